@@ -1,0 +1,30 @@
+"""What can go wrong, on one page.
+
+    ForetraceError
+    ├── TraceError       a trace file is unusable
+    ├── GraphError       a graph breaks an invariant
+    ├── TransformError   a what-if does not apply, or its parameters are wrong
+    └── RecordError      a job cannot be recorded
+
+Each is also a ``ValueError``. The text is one line: what, where, what to do.
+"""
+
+
+class ForetraceError(ValueError):
+    """Base of every error that is the input's fault and not a bug."""
+
+
+class TraceError(ForetraceError):
+    """A trace file is unusable; the text says why."""
+
+
+class GraphError(ForetraceError):
+    """A graph breaks an invariant; the text names the task, edge or column."""
+
+
+class TransformError(ForetraceError):
+    """A what-if does not apply to this graph, or a parameter is out of range."""
+
+
+class RecordError(ForetraceError):
+    """A job cannot be recorded."""

@@ -1,0 +1,68 @@
+"""Declared tables: what a column is called, how it is stored, its unit and its meaning.
+
+Readers, checks and the schema page of the docs use these declarations; nothing else says it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from foretrace.errors import ForetraceError
+
+UNKNOWN_ID = -1
+"""Ids (correlation, stream, step, row numbers) use −1 for "none or unknown"."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    ``dtype`` is ``"category"`` (strings; missing is unknown), an integer type (ids: −1 is
+    unknown), or ``"float64"`` (quantities: NaN is unknown, never 0).
+    """
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+
+
+def default(column: Column, rows: int) -> Any:
+    """Return *rows* unknown values of *column*."""
+    if column.dtype == "category":
+        return pd.Categorical.from_codes(np.full(rows, -1, np.int8), categories=pd.Index([], dtype=object))
+    if column.dtype == "float64":
+        return np.full(rows, np.nan)
+    return np.full(rows, UNKNOWN_ID, np.dtype(column.dtype))
+
+
+def table(columns: Sequence[Column], values: Mapping[str, Any], rows: int) -> pd.DataFrame:
+    """Build a frame with exactly *columns*, in order; what *values* lacks is unknown."""
+    data = {c.name: values.get(c.name, None) for c in columns}
+    ready = {
+        c.name: default(c, rows) if data[c.name] is None else _cast(c, data[c.name]) for c in columns
+    }
+    return pd.DataFrame(ready, copy=False)
+
+
+def _cast(column: Column, values: Any) -> Any:
+    if column.dtype == "category":
+        return values if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype) else pd.Categorical(values)
+    return np.asarray(values).astype(column.dtype, copy=False)
+
+
+def require(frame: pd.DataFrame, columns: Sequence[Column], error: type[ForetraceError], what: str) -> None:
+    """Raise *error* unless *frame* has *columns* with their dtypes."""
+    for column in columns:
+        if column.name not in frame:
+            raise error(f"{what} lacks the column {column.name!r}")
+        if str(frame[column.name].dtype) != column.dtype:
+            found = frame[column.name].dtype
+            raise error(f"{what}: column {column.name!r} is {found}, expected {column.dtype}")

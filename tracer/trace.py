@@ -1,0 +1,96 @@
+"""The trace table: what was recorded, never changed afterwards.
+
+A `Trace` is one row per recorded interval plus `TraceMeta`. Every reader returns one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from foretrace.schema import Column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EVENT_KINDS = (
+    "op",              # framework operator on a host thread (aten::mm, autograd::engine::...)
+    "annotation",      # host range that groups work: ProfilerStep#3, Optimizer.step#..., NVTX, "##module"
+    "runtime",         # CUDA/HIP runtime or driver call on a host thread
+    "kernel",          # device
+    "memcpy",          # device; name normalised to "Memcpy HtoD (Pageable -> Device)"
+    "memset",          # device
+    "sync",            # cuda_sync record or Nsight synchronisation record (no work)
+    "gpu_annotation",  # device copy of an annotation
+    "python",          # python_function stack frame
+    "memory",          # allocator instant, duration 0
+    "overhead",        # profiler overhead
+)
+
+EVENT_COLUMNS = (
+    Column("name", "category", "", "what ran, as recorded"),
+    Column("kind", "category", "", "one of EVENT_KINDS"),
+    Column("rank", "int16", "", "process of the job; 0 when there is one"),
+    Column("device", "int16", "", "device index; -1 on the host"),
+    Column("stream", "int64", "", "device stream; -1 on the host (0 is a legal stream)"),
+    Column("thread", "int64", "", "host thread; -1 on a device"),
+    Column("start_ns", "int64", "ns", "start since the first event of the trace (one origin for all ranks)"),
+    Column("duration_ns", "int64", "ns", "length; 0 is legal"),
+    Column("correlation", "int64", "", "joins a runtime call with what it put on a device, within a rank"),
+    Column("external_id", "int64", "", "joins an op with the runtime calls and device work under it"),
+    Column("sequence", "int64", "", "autograd sequence number of an op"),
+    Column("forward_thread", "int64", "", "thread of the forward op that this backward op belongs to"),
+    Column("shapes", "category", "", "input shapes of an op, compact JSON: [[32,3,224,224],[]]"),
+    Column("dtypes", "category", "", "input dtypes of an op, compact JSON: [\"float\",\"\"]"),
+    Column("bytes", "float64", "B", "moved by a memcpy, memset, collective or memory event"),
+    Column("flops", "float64", "FLOP", "of an op, as the profiler counted it"),
+    Column("blocks", "int64", "", "thread blocks in a kernel's grid"),
+    Column("block_threads", "int32", "", "threads in a block"),
+    Column("blocks_per_sm", "float64", "", "resident blocks per SM that registers and shared memory allow"),
+    Column("graph_node", "int64", "", "node of a CUDA graph; -1 outside graphs"),
+    Column("wait_stream", "int64", "", "sync: the stream waited for; -1 when the whole device"),
+    Column("wait_event", "int64", "", "sync: correlation of the event record waited for"),
+    Column("group", "category", "", "collective: process group"),
+    Column("group_size", "int32", "", "collective: number of ranks"),
+)
+"""Columns of `Trace.events`, sorted by (rank, start_ns, -duration_ns, row as read)."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator, as the recording names it."""
+
+    index: int
+    name: str
+    sm_count: int | None = None
+    memory_bytes: int | None = None
+    threads_per_sm: int | None = None
+
+
+@dataclass(frozen=True)
+class TraceMeta:
+    """Everything about a recording that is not an event. Unknown is ``None`` or empty."""
+
+    format: str                                   # "kineto", "nsight", "foretrace"
+    source: str = ""                              # file name, for messages
+    devices: tuple[Device, ...] = ()
+    ranks: tuple[int, ...] = (0,)
+    world_size: int | None = None
+    framework: str | None = None                  # "torch 2.13.0"
+    command: str | None = None
+    batch_size: int | None = None                 # samples per step and rank
+    optimizer: dict[str, Any] | None = None       # {"name": "Adam", "kind": "loop", "parameters": n, "bytes": b, ...}
+    loader: dict[str, Any] | None = None          # {"workers": 0, "prefetch": 2, "load_ns": ..., "cpu_share": ...}
+    machine: dict[str, Any] | None = None         # probe: {"cores": 2, "fp32_gflops": .., "bf16_gflops": .., "copy_gbps": ..}
+    unprofiled_step_ns: tuple[int, ...] = ()      # measured without the profiler, in order; the truth
+    profiled_step_ns: tuple[int, ...] = ()        # the same steps under the profiler, interleaved
+    warnings: dict[str, int] = field(default_factory=dict)  # oddity name -> count; see tracer/oddities.py
+    extra: dict[str, Any] = field(default_factory=dict)     # anything else, JSON-able
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recording: ``events`` has `EVENT_COLUMNS`; ``meta`` says where it came from."""
+
+    events: pd.DataFrame
+    meta: TraceMeta
