@@ -37,7 +37,9 @@ class Column:
 def default(column: Column, rows: int) -> Any:
     """Return *rows* unknown values of *column*."""
     if column.dtype == "category":
-        return pd.Categorical.from_codes(np.full(rows, -1, np.int8), categories=pd.Index([], dtype=object))
+        return pd.Categorical.from_codes(
+            np.full(rows, -1, np.int8), categories=pd.Index([], dtype=object)
+        )
     if column.dtype == "float64":
         return np.full(rows, np.nan)
     return np.full(rows, UNKNOWN_ID, np.dtype(column.dtype))
@@ -47,18 +49,25 @@ def table(columns: Sequence[Column], values: Mapping[str, Any], rows: int) -> pd
     """Build a frame with exactly *columns*, in order; what *values* lacks is unknown."""
     data = {c.name: values.get(c.name, None) for c in columns}
     ready = {
-        c.name: default(c, rows) if data[c.name] is None else _cast(c, data[c.name]) for c in columns
+        c.name: default(c, rows) if data[c.name] is None else _cast(c, data[c.name])
+        for c in columns
     }
     return pd.DataFrame(ready, copy=False)
 
 
 def _cast(column: Column, values: Any) -> Any:
     if column.dtype == "category":
-        return values if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype) else pd.Categorical(values)
+        return (
+            values
+            if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
+            else pd.Categorical(values)
+        )
     return np.asarray(values).astype(column.dtype, copy=False)
 
 
-def require(frame: pd.DataFrame, columns: Sequence[Column], error: type[ForetraceError], what: str) -> None:
+def require(
+    frame: pd.DataFrame, columns: Sequence[Column], error: type[ForetraceError], what: str
+) -> None:
     """Raise *error* unless *frame* has *columns* with their dtypes."""
     for column in columns:
         if column.name not in frame:

@@ -1,0 +1,61 @@
+# Two commands matter: `make demo` and `make test`. Both create the environment when it is missing.
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help demo test lint docs golden accuracy bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      record a small job on this machine, predict two what-ifs, measure both"
+	@echo "make test      install what the tests need, lint, type-check and run every test"
+	@echo "make lint      ruff, mypy, import-linter only"
+	@echo "make docs      rewrite the generated pages (schema, transforms)"
+	@echo "make golden    rewrite the expected reports under tests/golden"
+	@echo "make accuracy  rerun the accuracy study and rewrite docs/accuracy.md"
+	@echo "make bench     print the benchmarks"
+	@echo "make clean     remove the environment and all caches"
+
+demo: $(VENV)/installed-demo
+	$(PY) examples/demo.py
+
+test: lint
+	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+
+lint: $(VENV)/installed-test
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+
+docs: $(VENV)/installed-test
+	$(PY) -m foretrace.reference docs
+
+golden: $(VENV)/installed-test
+	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py
+
+accuracy: $(VENV)/installed-demo
+	$(PY) -m foretrace.accuracy
+
+bench: $(VENV)/installed-test
+	for each in benchmarks/*.py; do $(PY) $$each || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .*_cache .coverage* htmlcov demo-out
+
+# The environment is rebuilt only where its inputs changed; each stamp is newer than what it was made from.
+$(VENV)/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "$(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed-demo: $(VENV)/created pyproject.toml constraints.txt
+	$(PIP) --editable ".[record]"
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
+	$(PIP) --editable ".[record,test]"
+	@touch $@ $(VENV)/installed-demo

@@ -1,0 +1,236 @@
+"""The command line: what the user types goes in, text or one JSON object comes out.
+
+Only typer is imported here; each command imports what it runs, so that ``--help`` is quick.
+Exit codes: 0 done, 1 a bad input or an inapplicable what-if, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretrace.errors import ForetraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+
+app = typer.Typer(
+    name="foretrace",
+    help="How fast would this training job run if …?",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+TraceFile = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="Kineto .json[.gz], Nsight .sqlite[.gz] or our own")
+]
+Transforms = Annotated[
+    list[str],
+    typer.Argument(metavar="TRANSFORM...", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StepPattern = Annotated[
+    str | None, typer.Option("--step", help="Regular expression of the range that marks one step.")
+]
+
+
+def main() -> None:
+    """Entry point of the ``foretrace`` script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code; never raises, never prints a traceback."""
+    try:
+        return int(app(list(arguments), standalone_mode=False) or 0)
+    except ForetraceError as error:
+        return _fail(str(error), 1)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # the reader left
+        return 0
+    except OSError as error:
+        return _fail(_os_text(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except Exception as error:  # noqa: BLE001  # the last line of defence
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    if hasattr(error, "format_message"):  # a usage error of click, whichever copy typer uses
+        return _fail(f"{error.format_message()} (see foretrace --help)", 2)
+    if type(error).__name__ == "Abort":
+        return _fail("interrupted", 130)
+    if os.environ.get("FORETRACE_DEBUG"):
+        traceback.print_exception(error)
+    kind = type(error).__name__
+    return _fail(
+        f"internal error, {kind}: {_one_line(error)}; please report it with the command and the "
+        "trace (FORETRACE_DEBUG=1 shows where)",
+        1,
+    )
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stderr.write(f"foretrace: {_one_line(text)}\n")
+    return code
+
+
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def _os_text(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+def _show(report: Any, *, json: bool) -> None:
+    """Print *report* as text or as one JSON object."""
+    from foretrace.report import as_json, as_text
+
+    sys.stdout.write(as_json(report) if json else as_text(report))
+
+
+def _graph(trace: Path, step: str | None = None) -> Graph:
+    from foretrace.graph.build import build
+    from foretrace.progress import stage
+    from foretrace.tracer.files import load
+
+    with stage(f"reading {trace.name}"):
+        loaded = load(trace)
+    with stage("building the graph"):
+        return build(loaded, steps=step)
+
+
+@app.command()
+def record(
+    target: Annotated[
+        str, typer.Argument(help="file.py:function or module:function, returns a job")
+    ],
+    steps: Annotated[int, typer.Option(min=1, help="Steps in the recorded window.")] = 5,
+    out: Annotated[Path, typer.Option(help="Where to write the trace.")] = Path("trace.parquet"),
+) -> None:
+    """Record a few real iterations of a job."""
+    from foretrace.tracer.files import save
+    from foretrace.tracer.job import load_job
+    from foretrace.tracer.record import record as record_job
+
+    save(record_job(load_job(target), steps=steps), out)
+    sys.stdout.write(f"wrote {out}\n")
+
+
+@app.command(
+    "record-pairs",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def record_pairs(context: typer.Context) -> int:
+    """Record measured before/after pairs over models and variants."""
+    from foretrace.cli_pairs import main as record
+
+    return record(context.args)
+
+
+@app.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="One file per rank.")],
+    out: Annotated[Path, typer.Option(help="Where to write the trace.")],
+) -> None:
+    """Convert recordings, several ranks at once, into one trace file."""
+    from foretrace.progress import stage
+    from foretrace.tracer.files import load, save
+
+    with stage(f"reading {len(files)} file(s)"):
+        trace = load(files if len(files) > 1 else files[0])
+    save(trace, out)
+    sys.stdout.write(
+        f"wrote {out}: {len(trace.events):,} events of {len(trace.meta.ranks)} rank(s)\n"
+    )
+
+
+@app.command()
+def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) -> None:  # noqa: FBT002
+    """Say what is in a trace and where the time goes."""
+    from foretrace.summary import summarise
+    from foretrace.tracer.files import load
+
+    _show(summarise(load(trace), steps=step), json=json)
+
+
+@app.command()
+def replay(trace: TraceFile, step: StepPattern = None, json: AsJson = False) -> None:  # noqa: FBT002
+    """Replay a trace unchanged and compare with its measured step."""
+    from foretrace.predict import identity
+
+    _show(identity(_graph(trace, step)), json=json)
+
+
+@app.command()
+def whatif(
+    trace: TraceFile,
+    transforms: Transforms,
+    step: StepPattern = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Predict the step time after one or more what-ifs."""
+    from foretrace.predict import predict
+    from foretrace.transforms import parse_scenario
+
+    scenario = parse_scenario(transforms)
+    _show(predict(_graph(trace, step), scenario), json=json)
+
+
+@app.command()
+def validate(
+    before: TraceFile,
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The trace of the changed job.")],
+    transforms: Transforms,
+    measured_ms: Annotated[
+        float | None,
+        typer.Option(help="Measured step time after, if known better than AFTER shows."),
+    ] = None,
+    step: StepPattern = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Compare a prediction with what was measured, next to two null models."""
+    from foretrace.transforms import parse_scenario
+    from foretrace.validate import validate as compare
+
+    scenario = parse_scenario(transforms)
+    measured_ns = None if measured_ms is None else measured_ms * 1e6
+    graphs = _graph(before, step), _graph(after, step)
+    _show(compare(*graphs, scenario, measured_ns=measured_ns), json=json)
+
+
+@app.command()
+def export(
+    trace: TraceFile,
+    transforms: Annotated[list[str] | None, typer.Argument(metavar="[TRANSFORM...]")] = None,
+    out: Annotated[Path, typer.Option(help="Where to write the timeline.")] = Path("timeline.json"),
+    step: StepPattern = None,
+) -> None:
+    """Write a timeline for Perfetto, before and after side by side."""
+    from foretrace.export import export as write
+    from foretrace.transforms import parse_scenario
+
+    scenario = parse_scenario(transforms) if transforms else ()
+    write(_graph(trace, step), scenario, out)
+    sys.stdout.write(f"wrote {out}: open it at https://ui.perfetto.dev\n")
+
+
+@app.command("transforms")
+def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
+    """List the what-ifs with their parameters."""
+    from foretrace.summary import catalogue
+
+    _show(catalogue(), json=json)

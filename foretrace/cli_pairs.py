@@ -1,0 +1,55 @@
+"""``foretrace record-pairs``: its options; needs the standard library and torch, nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.errors import ForetraceError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Record before/after pairs as *arguments* say; return the exit code."""
+    options = _parser().parse_args(list(arguments))
+    if options.minutes <= 0:
+        sys.stderr.write(f"foretrace: --minutes is {options.minutes:g}, expected more than 0\n")
+        return 2
+    try:
+        from foretrace.tracer.pairs import record_pairs
+
+        record_pairs(
+            options.models,
+            options.variants,
+            minutes=options.minutes,
+            cpu=options.cpu,
+            out=options.out,
+        )
+    except (ForetraceError, OSError) as error:
+        sys.stderr.write(f"foretrace: {error}\n")
+        return 1
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"foretrace: recording needs {error.name}: pip install {error.name}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="foretrace record-pairs",
+        description="Record measured before/after pairs over models and variants on this machine.",
+    )
+    parser.add_argument("--minutes", type=float, default=8.0, help="time budget (default 8)")
+    parser.add_argument("--cpu", action="store_true", help="small shapes on the CPU")
+    parser.add_argument("--out", type=Path, default=Path("pairs"), help="folder for the archives")
+    parser.add_argument("--models", type=_names, help="comma-separated; default: all")
+    parser.add_argument("--variants", type=_names, help="comma-separated; default: all")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
