@@ -1,0 +1,1 @@
+"""Graph to timeline: lowering, two compiled engines, steady state and critical path."""

@@ -1,0 +1,102 @@
+"""What the engines run: a graph lowered to plain arrays, all repetitions of the window unrolled.
+
+Task ``i`` is row ``i % tasks`` of the graph in repetition ``i // tasks``. A task has two moments,
+its start and its end, and an edge ties one moment of ``src`` to one moment of ``dst``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from foretrace.errors import GraphError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Longs: TypeAlias = "NDArray[np.int64]"
+Ints: TypeAlias = "NDArray[np.int32]"
+Bytes: TypeAlias = "NDArray[np.int8]"
+Flags: TypeAlias = "NDArray[np.bool_]"
+
+END_START = 0
+"""``dst`` starts no earlier than the end of ``src`` plus the lag (order on a lane)."""
+START_START = 1
+"""``dst`` starts no earlier than the start of ``src`` plus the lag (a launch)."""
+END_END = 2
+"""``dst`` ends no earlier than the end of ``src`` plus the lag, possibly negative (a return)."""
+START_END = 3
+"""``dst`` ends no earlier than the start of ``src`` plus the lag (a full launch queue)."""
+
+
+class ReplayError(GraphError):
+    """A program cannot be replayed; ``tasks`` are the indices of some tasks at fault."""
+
+    def __init__(self, text: str, tasks: tuple[int, ...] = ()) -> None:
+        super().__init__(text)
+        self.tasks = tasks
+
+
+@dataclass(frozen=True)
+class Program:
+    """A lowered graph: ``tasks`` rows times ``repetitions``, and the edges between them.
+
+    A task starts when every edge into its start, and its release, allow it. One that needs a
+    resource then queues, first come first served (ready time, then index), until nobody holds
+    it. A task ends after its own work, and when every edge into its end allows it. A holder
+    occupies its resource from start to end, waiting included; the others only let a holder pass.
+    """
+
+    work_ns: Longs  # own work of each task
+    lane: Ints  # row in the graph's lanes
+    resource: Ints  # exclusive resource that the task needs; -1: none
+    holds: Flags  # occupies the resource (True) or only waits while another task holds it
+    src: Ints
+    dst: Ints
+    lag_ns: Longs
+    anchor: Bytes  # END_START, START_START, END_END or START_END
+    kind: Bytes  # position in EDGE_KINDS of graph.model, for breakdowns
+    tasks: int
+    repetitions: int
+    release_ns: Longs  # no start before this moment; zeros where nothing is known
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether any task needs a resource, so that the event-driven engine must run."""
+        return bool((self.resource >= 0).any())
+
+
+def check_program(program: Program) -> None:
+    """Raise `ReplayError` unless the compiled engines may run *program* without reading astray."""
+    count = program.tasks * program.repetitions
+    for name in ("work_ns", "lane", "resource", "holds", "release_ns"):
+        if len(getattr(program, name)) != count:
+            found = len(getattr(program, name))
+            raise ReplayError(
+                f"program: {name} has {found} entries for {program.tasks} tasks"
+                f" x {program.repetitions} repetitions"
+            )
+    for name in ("dst", "lag_ns", "anchor", "kind"):
+        if len(getattr(program, name)) != len(program.src):
+            found = len(getattr(program, name))
+            raise ReplayError(f"program: {name} has {found} entries for {len(program.src)} edges")
+    for name in ("src", "dst"):
+        _within(name, getattr(program, name), count)
+    _within("anchor", program.anchor, START_END + 1)
+    for name in ("work_ns", "release_ns"):
+        negative = np.flatnonzero(getattr(program, name) < 0)
+        if len(negative):
+            task = int(negative[0])
+            value = int(getattr(program, name)[task])
+            raise ReplayError(f"program: {name} of task {task} is negative ({value})", (task,))
+
+
+def _within(name: str, values: Ints | Bytes, limit: int) -> None:
+    astray = np.flatnonzero((values < 0) | (values >= limit))
+    if len(astray):
+        edge = int(astray[0])
+        raise ReplayError(
+            f"program: {name} of edge {edge} is {values[edge]}, expected 0 to {limit - 1}"
+        )
