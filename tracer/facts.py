@@ -1,0 +1,127 @@
+"""What a job is apart from its events: the optimizer, the loader, the software.
+
+Comes out: plain dictionaries, as `TraceMeta` keeps them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+FETCHES = 8
+FETCH_LIMIT_NS = 2_000_000_000
+
+
+def framework() -> str:
+    """Return name and version of the framework."""
+    import torch
+
+    return f"torch {torch.__version__}"
+
+
+def describe_optimizer(optimizer: Any) -> dict[str, Any] | None:
+    """Return name, kind, sizes and memory passes of *optimizer*; ``None`` without one.
+
+    ``state_passes`` counts how often an update that touches everything once moves as many bytes as
+    the parameters have: read parameter, gradient and each state, write parameter and each state.
+    Adam keeps two states of the parameters' size: 7 passes; SGD with momentum one: 5.
+    Call it after a step: before that there is no state.
+    """
+    groups = getattr(optimizer, "param_groups", None)
+    if not groups:
+        return None
+    tensors = [p for group in groups for p in group["params"]]
+    shapes = [
+        sum(getattr(s, "shape", None) == p.shape and p.dim() > 0 for s in state.values())
+        for p, state in ((p, optimizer.state.get(p, {})) for p in tensors)
+    ]
+    return {
+        "name": type(optimizer).__name__,
+        "kind": _kind(groups[0], tensors),
+        "parameters": sum(p.numel() for p in tensors),
+        "tensors": len(tensors),
+        "bytes": sum(p.numel() * p.element_size() for p in tensors),
+        "state_passes": 3 + 2 * max(shapes, default=0),
+    }
+
+
+def _kind(group: dict[str, Any], tensors: list[Any]) -> str:
+    """Return how the update runs: torch takes foreach on a GPU and the loop elsewhere."""
+    if group.get("fused"):
+        return "fused"
+    foreach = group.get("foreach")
+    if foreach is None:
+        foreach = "foreach" in group and all(p.is_cuda for p in tensors)
+    return "foreach" if foreach else "loop"
+
+
+def describe_loader(loader: Any) -> dict[str, Any] | None:
+    """Return workers, prefetch, and what fetching one batch costs alone; ``None`` without one.
+
+    ``load_ns`` is the wall time of one fetch in this process and ``cpu_share`` the part of it
+    that computes; both are ``None`` for an iterator, which cannot be read twice.
+    """
+    if loader is None:
+        return None
+    workers = int(getattr(loader, "num_workers", 0))
+    prefetch = getattr(loader, "prefetch_factor", None)
+    load_ns, cpu_share, size = _fetch_cost(loader)
+    return {
+        "workers": workers,
+        "prefetch": 2 if prefetch is None else int(prefetch),
+        "load_ns": load_ns,
+        "cpu_share": cpu_share,
+        "batch_bytes": size,
+    }
+
+
+def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
+    """Return wall ns, CPU share and bytes of one fetch; the first fetch, a cold one, is left out.
+
+    Torch's random state is as before afterwards: the job's own order of samples is not touched.
+    """
+    import torch
+
+    walls, cpus, size = [], [], None
+    with torch.random.fork_rng(devices=[]):
+        batches = _alone(loader)
+        began = time.perf_counter_ns()
+        while batches is not None and len(walls) < FETCHES:
+            wall, cpu = time.perf_counter_ns(), time.process_time_ns()
+            batch = next(batches, None)
+            if batch is None:
+                break
+            walls.append(time.perf_counter_ns() - wall)
+            cpus.append(time.process_time_ns() - cpu)
+            size = tensor_bytes(batch)
+            if time.perf_counter_ns() - began > FETCH_LIMIT_NS:
+                break
+    if not walls:
+        return None, None, None
+    warm = slice(1 if len(walls) > 1 else 0, None)
+    wall, cpu, count = sum(walls[warm]), sum(cpus[warm]), len(walls[warm])
+    return wall // count, round(min(cpu / max(wall, 1), 1.0), 4), size
+
+
+def _alone(loader: Any) -> Any:
+    """Return an iterator over the batches of *loader* that works in this process."""
+    from torch.utils.data import DataLoader
+
+    if not isinstance(loader, DataLoader):
+        batches = iter(loader)
+        return None if batches is loader else batches
+    sampling = (
+        {"batch_sampler": loader.batch_sampler}
+        if loader.batch_sampler is not None
+        else {"batch_size": None, "sampler": loader.sampler}
+    )
+    return iter(DataLoader(loader.dataset, collate_fn=loader.collate_fn, num_workers=0, **sampling))
+
+
+def tensor_bytes(batch: Any) -> int:
+    """Return the bytes of all tensors inside nested lists, tuples and dictionaries."""
+    if isinstance(batch, dict):
+        return sum(tensor_bytes(value) for value in batch.values())
+    if isinstance(batch, list | tuple):
+        return sum(tensor_bytes(value) for value in batch)
+    return int(batch.numel() * batch.element_size()) if hasattr(batch, "element_size") else 0

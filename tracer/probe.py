@@ -1,0 +1,118 @@
+"""What this machine can do: cores, matrix product and memory rates, measured in about a second.
+
+Comes out: one dictionary, as `TraceMeta.machine` keeps it. Rates are those of the CPU at the
+number of threads that torch uses now, since that is what the job gets.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LARGE_BYTES = 64 << 20
+PATIENCE_NS = 40_000_000
+
+
+def probe() -> dict[str, Any]:
+    """Return what this process can use of the machine; measured once per number of threads.
+
+    Keys: ``cores`` (those this process may use), ``threads`` (torch's), ``fp32_gflops`` and
+    ``bf16_gflops`` (the three products of a linear layer's forward and backward together),
+    ``conv_fp32_gflops`` and ``conv_bf16_gflops`` (forward and backward of a 3x3 convolution),
+    ``copy_gbps``, ``add_gbps`` and ``cast_gbps`` (bytes read plus written, beyond the caches),
+    ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
+    """
+    import torch
+
+    return dict(_probe(cores(), torch.get_num_threads()))
+
+
+def cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _probe(usable: int, threads: int) -> dict[str, Any]:
+    import torch
+
+    rates = {
+        "fp32_gflops": _linear_gflops(torch.float32),
+        "bf16_gflops": _linear_gflops(torch.bfloat16),
+        "conv_fp32_gflops": _conv_gflops(torch.float32),
+        "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
+        **_memory_rates(),
+    }
+    return {
+        "cores": usable,
+        "threads": threads,
+        "cpu": _cpu_name(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        **{name: round(rate, 2) for name, rate in rates.items()},
+        "has_bf16": rates["bf16_gflops"] > rates["fp32_gflops"],
+    }
+
+
+def _linear_gflops(dtype: Any, size: int = 320) -> float:
+    """Rate of x @ w.T and of the two products its backward needs, as GFLOP/s."""
+    import torch
+
+    x, w = (torch.randn(size, size, dtype=dtype) for _ in range(2))
+
+    def run() -> None:
+        y = torch.nn.functional.linear(x, w)
+        torch.mm(y, w)
+        torch.mm(y.t(), x)
+
+    return 3 * 2 * size**3 / _median_ns(run)
+
+
+def _conv_gflops(dtype: Any, channels: int = 32, image: int = 24) -> float:
+    """Rate of a 3x3 convolution, forward and backward, as GFLOP/s."""
+    import torch
+
+    layer = torch.nn.Conv2d(channels, channels, 3, padding=1, dtype=dtype)
+    x = torch.randn(4, channels, image, image, dtype=dtype, requires_grad=True)
+    flops = 3 * 2 * 4 * image**2 * 9 * channels**2
+    return flops / _median_ns(lambda: layer(x).backward(torch.ones_like(x)))
+
+
+def _memory_rates() -> dict[str, float]:
+    import torch
+
+    a, b = (torch.ones(LARGE_BYTES // 4) for _ in range(2))
+    half = torch.empty(LARGE_BYTES // 4, dtype=torch.bfloat16)
+    return {
+        "copy_gbps": 2 * LARGE_BYTES / _median_ns(lambda: b.copy_(a)),
+        "add_gbps": 3 * LARGE_BYTES / _median_ns(lambda: b.add_(a)),
+        "cast_gbps": 1.5 * LARGE_BYTES / _median_ns(lambda: half.copy_(a)),
+    }
+
+
+def _median_ns(run: Callable[[], object]) -> int:
+    """Return the median time of *run* over a few calls after a first one, in ns."""
+    run()
+    times: list[int] = []
+    while len(times) < 5 or sum(times) < PATIENCE_NS:  # noqa: PLR2004 - enough for a median
+        began = time.perf_counter_ns()
+        run()
+        times.append(max(time.perf_counter_ns() - began, 1))
+        if sum(times) > 5 * PATIENCE_NS:
+            break
+    return sorted(times)[len(times) // 2]
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - no path is built
+            return next(
+                line.split(":")[1].strip() for line in lines if line.startswith("model name")
+            )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

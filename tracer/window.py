@@ -1,0 +1,96 @@
+"""One profiled window: torch.profiler started and stopped around a block of steps.
+
+Comes out: a Kineto JSON file. The profiler's own start, stop and export are never timed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from foretrace.errors import RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STEP_RANGE = "ProfilerStep#"
+
+
+class Window:
+    """A recording of a few steps; `start`, `stop`, then `export`."""
+
+    def __init__(self) -> None:
+        """Set the profiler up; nothing is recorded yet."""
+        from torch.profiler import ProfilerActivity, profile, supported_activities
+
+        wanted = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
+        self._profiler = profile(
+            activities=sorted(wanted, key=str),
+            record_shapes=True,
+            with_flops=True,
+            experimental_config=_experimental(),
+        )
+
+    def start(self) -> None:
+        """Start recording.
+
+        Raises
+        ------
+        RecordError
+            Another profiler of this process is running.
+        """
+        try:
+            with quiet_stderr():
+                self._profiler.start()
+        except RuntimeError as error:
+            raise RecordError(
+                "torch.profiler cannot start: stop the profiler that the job runs itself"
+            ) from error
+
+    def stop(self) -> None:
+        """Stop recording."""
+        with quiet_stderr():
+            self._profiler.stop()
+
+    def export(self, path: Path) -> None:
+        """Write the Kineto JSON to *path*."""
+        with quiet_stderr():
+            self._profiler.export_chrome_trace(str(path))
+
+
+def step_range(number: int) -> Any:
+    """Return an open range that marks step *number*; close it with ``__exit__``."""
+    from torch.profiler import record_function
+
+    opened = record_function(f"{STEP_RANGE}{number}")
+    opened.__enter__()
+    return opened
+
+
+def _experimental() -> Any:
+    """Return settings that not every build has: CUDA synchronisation events."""
+    import torch
+
+    with suppress(AttributeError, TypeError):
+        return torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001 - no public form
+    return None  # pragma: no cover - builds before 2.1
+
+
+@contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Send file descriptor 2 nowhere: Kineto writes a line there at every start and stop."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # closed by the user
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
