@@ -21,9 +21,9 @@ def main() -> int:
             "install foretrace for the rest\n"
         )
         return 1
-    from foretrace.cli import run
+    from foretrace.cli import main as command_line
 
-    return run(sys.argv[1:])
+    return command_line()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a bad input or an inapplicable what-if, 2 wrong usage.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -43,9 +44,12 @@ StepPattern = Annotated[
 ]
 
 
-def main() -> None:
+def main() -> int:
     """Entry point of the ``foretrace`` script."""
-    sys.exit(run(sys.argv[1:]))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a narrow terminal is no error
+    return run(sys.argv[1:])
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,0 +1,30 @@
+"""Write a file completely or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+_MODE = 0o644
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write *content* to a temporary name beside *path*, then rename it.
+
+    Raises
+    ------
+    OSError
+        The folder is missing or not writable, or the disk is full; *path* is then unchanged.
+    """
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(_MODE)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

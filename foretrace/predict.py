@@ -1,0 +1,226 @@
+"""Graph and scenario in, `Prediction` out: how long a step takes after the change, and why.
+
+The replay never stands alone: what is carried over to the prediction is the *ratio* of the
+replays after and before the change, applied to the step time that was really measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.replay import replay
+from foretrace.transforms import apply
+from foretrace.transforms.scenario import describe_scenario, names
+from foretrace.validated import ValidatedError, validated_error
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.replay.timeline import Timeline
+    from foretrace.transforms.scenario import Scenario
+
+RESAMPLES = 1_000
+SEED = 20_260_101
+LEVEL = 0.90
+"""Share of true values that an interval means to cover."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The step time that a recording shows: the truth that predictions start from.
+
+    ``source`` is ``"unprofiled"`` where the recorder measured the job without the profiler,
+    else ``"profiled"``. ``samples_ns`` are the single steps.
+    """
+
+    step_ns: float
+    source: str
+    samples_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A replay without any change against the measured step."""
+
+    measured: Measured
+    replayed_ns: float
+    host_ns: float
+    device_ns: float | None
+    settled: bool
+    critical_path: dict[str, float]
+    warnings: tuple[str, ...]
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the replay."""
+        return self.replayed_ns / self.measured.step_ns - 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a scenario does to the step time. Times in ns, of one step.
+
+    ``interval_ns`` covers the variation of the recorded steps and, where ``status`` is
+    ``"validated"``, the error that pairs of real measurements showed for these transforms;
+    ``step_interval`` is the relative part that comes from the recorded steps alone.
+    ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
+    replayed steps. ``costs`` is the share of all work by where its cost came from.
+    """
+
+    scenario: tuple[str, ...]
+    measured: Measured
+    replayed_before_ns: float
+    replayed_after_ns: float
+    interval_ns: tuple[float, float]
+    step_interval: tuple[float, float]
+    status: str
+    critical_path_before: dict[str, float]
+    critical_path_after: dict[str, float]
+    costs: dict[str, float]
+    samples_before: int | None
+    samples_after: int | None
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def predicted_ns(self) -> float:
+        """The measured step times the ratio of the replays."""
+        return self.measured.step_ns * self.replayed_after_ns / self.replayed_before_ns
+
+    @property
+    def speedup(self) -> float:
+        """How many times as many samples (steps, where the batch is unknown) per second."""
+        samples = 1.0
+        if self.samples_before and self.samples_after:
+            samples = self.samples_after / self.samples_before
+        return samples * self.measured.step_ns / self.predicted_ns
+
+
+def measured_step(graph: Graph) -> Measured:
+    """Return the best measurement of a step that *graph* carries."""
+    unprofiled = graph.meta.unprofiled_step_ns
+    if unprofiled:
+        return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
+    return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
+
+
+def trimmed_mean(samples_ns: tuple[int, ...]) -> float:
+    """Return the mean without the lowest and the highest fifth.
+
+    >>> trimmed_mean((10, 11, 12, 13, 99))
+    12.0
+    """
+    ordered = np.sort(np.asarray(samples_ns, np.float64))
+    cut = len(ordered) // 5
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def identity(graph: Graph) -> Identity:
+    """Replay *graph* unchanged and put the result beside the measured step."""
+    timeline = replay(graph)
+    return Identity(
+        measured=measured_step(graph),
+        replayed_ns=timeline.step_ns,
+        host_ns=timeline.host_step_ns,
+        device_ns=timeline.device_step_ns,
+        settled=timeline.settled,
+        critical_path=timeline.breakdown("kind"),
+        warnings=_warnings(graph, timeline),
+    )
+
+
+def predict(graph: Graph, scenario: Scenario) -> Prediction:
+    """Predict the step time of *graph* after every transform of *scenario*, in order.
+
+    Raises
+    ------
+    TransformError
+        A transform does not apply to this graph, or a parameter is out of range.
+    """
+    changed = apply(graph, scenario)
+    before, after = replay(graph), replay(changed)
+    if before.step_ns <= 0:
+        raise TransformError("the recorded step has no work, so no ratio can be formed")
+    measured = measured_step(graph)
+    error = validated_error(names(scenario), on_device=has_device(graph))
+    predicted_ns = measured.step_ns * after.step_ns / before.step_ns
+    varied = step_interval(measured.samples_ns)
+    return Prediction(
+        scenario=describe_scenario(scenario),
+        measured=measured,
+        replayed_before_ns=before.step_ns,
+        replayed_after_ns=after.step_ns,
+        interval_ns=interval(predicted_ns, varied, error.share),
+        step_interval=varied,
+        status="validated" if error.is_validated else "unvalidated",
+        critical_path_before=before.breakdown("kind"),
+        critical_path_after=after.breakdown("kind"),
+        costs=_cost_shares(changed),
+        samples_before=graph.meta.batch_size,
+        samples_after=changed.meta.batch_size,
+        assumptions=tuple(note for note in changed.notes if note not in graph.notes),
+        warnings=_warnings(graph, before) + _prediction_warnings(measured, after, error),
+    )
+
+
+def has_device(graph: Graph) -> bool:
+    """Tell whether anything in *graph* runs on an accelerator."""
+    return bool((graph.lanes["device"] >= 0).any())
+
+
+def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:
+    """Return the range that should hold the true step time with probability `LEVEL`.
+
+    The variation of the recorded steps (`step_interval`) is joined in quadrature with *error*,
+    the relative error that validation found.
+
+    >>> interval(100.0, (1.0, 1.0), 0.1)
+    (90.0, 110.0)
+    """
+    low, high = varied
+    below, above = float(np.hypot(1 - low, error)), float(np.hypot(high - 1, error))
+    return predicted_ns * max(1 - below, 0.0), predicted_ns * (1 + above)
+
+
+def step_interval(samples_ns: tuple[int, ...]) -> tuple[float, float]:
+    """Return the relative interval of the mean of the steps (bootstrap with a fixed seed)."""
+    if len(samples_ns) < 2:  # noqa: PLR2004  # one step shows no variation
+        return 1.0, 1.0
+    samples = np.asarray(samples_ns, np.float64)
+    picks = np.random.default_rng(SEED).integers(0, len(samples), (RESAMPLES, len(samples)))
+    means = samples[picks].mean(axis=1) / samples.mean()
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return min(float(low), 1.0), max(float(high), 1.0)
+
+
+def _cost_shares(graph: Graph) -> dict[str, float]:
+    work = graph.tasks["work_ns"].groupby(graph.tasks["cost"], observed=True).sum()
+    total = work.sum()
+    return {str(cost): float(ns / total) for cost, ns in work.items() if ns > 0}
+
+
+def _warnings(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
+    notes = list(graph.notes)
+    if not timeline.settled:
+        notes.append("the replay did not settle on one period; its last repetitions are reported")
+    return tuple(notes)
+
+
+def _prediction_warnings(
+    measured: Measured, after: Timeline, error: ValidatedError
+) -> tuple[str, ...]:
+    notes = []
+    if measured.source == "profiled":
+        notes.append("the step was measured under the profiler only, which slows the host down")
+    if not after.settled:
+        notes.append("the replay after the change did not settle on one period")
+    if error.missing:
+        notes.append(
+            f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
+            "hardware: the interval covers the variation of the recorded steps only"
+        )
+    return tuple(notes)

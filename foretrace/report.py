@@ -1,0 +1,294 @@
+"""A result in, text for a terminal or one JSON object out. Nothing is computed here.
+
+Times are ms, errors are signed percent of the measured value, and unknown is null, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from foretrace.predict import Identity, Prediction
+from foretrace.summary import Catalogue, Summary
+from foretrace.validate import Validation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_MS = 1e6
+
+
+def as_json(report: object) -> str:
+    """Return *report* as one JSON object on one line."""
+    return json.dumps(keys(report), allow_nan=False) + "\n"
+
+
+def as_text(report: object) -> str:
+    """Return *report* as lines of plain text; what a terminal might obey is shown as "�"."""
+    return "\n".join(_printable(line.rstrip()) for line in lines(report)) + "\n"
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
+
+
+@singledispatch
+def keys(report: object) -> dict[str, Any]:
+    """Return the JSON keys of *report*."""
+    raise TypeError(f"no JSON form for {type(report).__name__}")
+
+
+@singledispatch
+def lines(report: object) -> list[str]:
+    """Return the text of *report*, line by line."""
+    raise TypeError(f"no text form for {type(report).__name__}")
+
+
+@keys.register
+def _identity_keys(report: Identity) -> dict[str, Any]:
+    return {
+        "measured_step_ms": _ms(report.measured.step_ns),
+        "measured_by": report.measured.source,
+        "replayed_step_ms": _ms(report.replayed_ns),
+        "error_pct": _percent(report.error),
+        "host_step_ms": _ms(report.host_ns),
+        "device_step_ms": _ms(report.device_ns),
+        "critical_path": _path(report.critical_path),
+        "warnings": list(report.warnings),
+    }
+
+
+@lines.register
+def _identity_lines(report: Identity) -> list[str]:
+    return [
+        "Replay without any change",
+        *_measured(report),
+        f"  replayed    {_time(report.replayed_ns)}   {report.error:+.2%}",
+        f"  host        {_time(report.host_ns)}   of a step",
+        f"  device      {_time(report.device_ns)}   of a step",
+        *_paths("Critical path, ms per step", ["replayed"], [report.critical_path]),
+        *_bullets("Warnings", report.warnings),
+    ]
+
+
+@keys.register
+def _prediction_keys(report: Prediction) -> dict[str, Any]:
+    return {
+        "scenario": list(report.scenario),
+        "measured_step_ms": _ms(report.measured.step_ns),
+        "measured_by": report.measured.source,
+        "baseline_step_ms": _ms(report.measured.step_ns),
+        "replayed_step_ms": _ms(report.replayed_before_ns),
+        "predicted_step_ms": _ms(report.predicted_ns),
+        "speedup": round(report.speedup, 6),
+        "interval_ms": [_ms(end) for end in report.interval_ns],
+        "critical_path": {
+            "before": _path(report.critical_path_before),
+            "after": _path(report.critical_path_after),
+        },
+        "cost_sources": {name: round(share, 6) for name, share in report.costs.items()},
+        "samples_per_step": [report.samples_before, report.samples_after],
+        "assumptions": list(report.assumptions),
+        "warnings": list(report.warnings),
+        "status": report.status,
+    }
+
+
+@lines.register
+def _prediction_lines(report: Prediction) -> list[str]:
+    low, high = report.interval_ns
+    return [
+        " + ".join(report.scenario),
+        *_measured(report),
+        f"  predicted   {_time(report.predicted_ns)}   {_gain(report)}",
+        f"  interval    {_time(low)} … {high / _MS:.2f} ms ({report.status})",
+        *_paths(
+            "Critical path, ms per step",
+            ["before", "after"],
+            [report.critical_path_before, report.critical_path_after],
+        ),
+        f"Cost of the work after: {_shares(report.costs)}",
+        *_bullets("Assumes", report.assumptions),
+        *_bullets("Warnings", report.warnings),
+    ]
+
+
+@keys.register
+def _validation_keys(report: Validation) -> dict[str, Any]:
+    paper = report.null_paper_error
+    return {
+        **_prediction_keys(report.prediction),
+        "measured_after_ms": _ms(report.measured_after_ns),
+        "measured_after_by": report.measured_after_source,
+        "error_pct": _percent(report.error),
+        "null_no_change_error_pct": _percent(report.null_no_change_error),
+        "null_paper_error_pct": None if paper is None else _percent(paper),
+        "inside_interval": report.is_inside_interval,
+    }
+
+
+@lines.register
+def _validation_lines(report: Validation) -> list[str]:
+    paper = report.null_paper_error
+    paper_text = "has no constants for this" if paper is None else f"{paper:+.1%}"
+    inside = "inside" if report.is_inside_interval else "outside"
+    return [
+        *_prediction_lines(report.prediction),
+        "Against the measurement",
+        f"  measured    {_time(report.measured_after_ns)}   {report.measured_after_source}",
+        f"  error       {report.error:+10.1%}   {inside} the interval",
+        f"  no change   {report.null_no_change_error:+10.1%}   error of the null model",
+        f"  paper       {paper_text:>10}   error of Daydream's constants",
+    ]
+
+
+@keys.register
+def _summary_keys(report: Summary) -> dict[str, Any]:
+    steps = report.steps
+    return {
+        "source": report.source,
+        "format": report.format,
+        "devices": list(report.devices),
+        "ranks": list(report.ranks),
+        "framework": report.framework,
+        "batch_size": report.batch_size,
+        "span_ms": _ms(report.span_ns),
+        "events": report.events,
+        "device_busy_ms": _ms(report.busy_ns),
+        "device_classes_ms": {name: _ms(ns) for name, ns in report.classes_ns.items()},
+        "kernels": [
+            {"name": name, "ms": _ms(ns), "count": count}
+            for name, (ns, count) in report.kernels_ns.items()
+        ],
+        "steps": steps.count if steps else None,
+        "steps_problem": report.steps_problem,
+        "phases_ms": {
+            name: {"host": _ms(host), "device": _ms(device)}
+            for name, (host, device) in (steps.phases_ns.items() if steps else ())
+        },
+        **{key: value for key, value in _step_keys(report).items() if key != "warnings"},
+        "warnings": [*report.warnings, *(steps.identity.warnings if steps else ())],
+    }
+
+
+def _step_keys(report: Summary) -> dict[str, Any]:
+    if report.steps:
+        return _identity_keys(report.steps.identity)
+    return {"measured_step_ms": None, "replayed_step_ms": None, "error_pct": None}
+
+
+@lines.register
+def _summary_lines(report: Summary) -> list[str]:
+    devices = ", ".join(dict.fromkeys(report.devices)) or "no accelerator named"
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in report.events.items())
+    text = [
+        f"{report.source} ({report.format})",
+        f"  device      {devices}",
+        f"  ranks       {', '.join(map(str, report.ranks))}",
+        f"  recorded    {_time(report.span_ns)}   {counts or 'nothing'}",
+    ]
+    if report.framework:
+        text.append(f"  framework   {report.framework}")
+    text += _summary_steps(report)
+    if report.busy_ns:
+        text += ["Device time, whole recording"]
+        text += _table((name, ns, ns / report.busy_ns) for name, ns in report.classes_ns.items())
+        text += ["Longest kernels, whole recording"]
+        text += [
+            f"  {ns / _MS:10.2f} ms {count:7,} x  {_short(name)}"
+            for name, (ns, count) in report.kernels_ns.items()
+        ]
+    return text + _bullets("Warnings", _summary_keys(report)["warnings"])
+
+
+def _summary_steps(report: Summary) -> list[str]:
+    steps = report.steps
+    if steps is None:
+        return [f"  steps       none: {report.steps_problem}"]
+    text = [f"  steps       {steps.count:>10}", *_identity_lines(steps.identity)[1:5]]
+    text += ["Work per step by phase, ms                 host    device"]
+    text += [
+        f"  {name:<30} {host / _MS:14.2f} {device / _MS:9.2f}"
+        for name, (host, device) in steps.phases_ns.items()
+    ]
+    text += _paths("Critical path, ms per step", ["replayed"], [steps.identity.critical_path])
+    return text
+
+
+@keys.register
+def _catalogue_keys(report: Catalogue) -> dict[str, Any]:
+    return {
+        "transforms": [
+            {"name": name, "parameters": parameters, "effect": effect}
+            for name, (parameters, effect) in report.transforms.items()
+        ]
+    }
+
+
+@lines.register
+def _catalogue_lines(report: Catalogue) -> list[str]:
+    return [
+        line
+        for name, (parameters, effect) in report.transforms.items()
+        for line in (f"{name}({parameters})", f"    {effect}")
+    ]
+
+
+def _measured(report: Identity | Prediction) -> list[str]:
+    how = {"profiled": "under the profiler", "unprofiled": "without the profiler"}
+    measured = report.measured
+    return [f"  measured    {_time(measured.step_ns)}   {how[measured.source]}"]
+
+
+def _gain(report: Prediction) -> str:
+    if abs(report.speedup - 1) < 0.005:  # noqa: PLR2004  # half a percent is no gain to speak of
+        return "no gain"
+    more = report.samples_before != report.samples_after
+    of = " in samples per second" if more and report.samples_before else ""
+    return f"{report.speedup:.2f}x as fast{of}"
+
+
+def _paths(title: str, labels: Sequence[str], paths: Sequence[dict[str, float]]) -> list[str]:
+    """Return a table with a row per cause and a column per path."""
+    causes = dict.fromkeys(cause for path in paths for cause in path)
+    text = [f"{title:<32} " + " ".join(f"{label:>12}" for label in labels)]
+    for cause in causes:
+        cells = " ".join(f"{path.get(cause, 0) / _MS:12.2f}" for path in paths)
+        text.append(f"  {cause:<30} {cells}")
+    return text
+
+
+def _table(rows: Iterable[tuple[str, float, float]]) -> list[str]:
+    return [f"  {name:<30} {ns / _MS:12.2f} ms {share:6.1%}" for name, ns, share in rows]
+
+
+def _bullets(title: str, notes: Iterable[str]) -> list[str]:
+    notes = list(notes)
+    return [title, *(f"  - {note}" for note in notes)] if notes else []
+
+
+def _shares(costs: dict[str, float]) -> str:
+    ordered = sorted(costs.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{share:.1%} {name}" for name, share in ordered)
+
+
+def _short(name: str, width: int = 90) -> str:
+    return name if len(name) <= width else name[: width - 1] + "…"
+
+
+def _time(ns: float | None) -> str:
+    return f"{'unknown':>13}" if ns is None else f"{ns / _MS:10.2f} ms"
+
+
+def _ms(ns: float | None) -> float | None:
+    return None if ns is None or not math.isfinite(ns) else round(ns / _MS, 6)
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 4)
+
+
+def _path(path: dict[str, float]) -> dict[str, float | None]:
+    return {cause: _ms(ns) for cause, ns in path.items()}
