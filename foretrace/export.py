@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.replay import replay
 from foretrace.atomic import write_atomically
+from foretrace.replay import replay
 from foretrace.transforms import apply
 
 if TYPE_CHECKING:
