@@ -1,0 +1,43 @@
+"""What-ifs: functions from graph to graph, one file each, and the list of them.
+
+`TRANSFORMS` is the only registry; the command line, the docs and the contract test read it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.transforms.faster_host import faster_host
+from foretrace.transforms.faster_kernels import faster_kernels
+from foretrace.transforms.scenario import (
+    Scenario,
+    WhatIf,
+    apply,
+    describe,
+    describe_scenario,
+    load_scenario,
+    names,
+    parse_scenario,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from foretrace.graph.model import Graph
+
+TRANSFORMS: dict[str, Callable[..., Graph]] = {
+    function.__name__: function for function in (faster_kernels, faster_host)
+}
+"""Every what-if by name; its keyword-only arguments are its parameters."""
+
+__all__ = [
+    "TRANSFORMS",
+    "Scenario",
+    "WhatIf",
+    "apply",
+    "describe",
+    "describe_scenario",
+    "load_scenario",
+    "names",
+    "parse_scenario",
+]

@@ -1,0 +1,207 @@
+"""Run a part of every step several times, as gradient accumulation does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.transforms.columns import Mask, Rows, append, is_in
+from foretrace.transforms.primitives import CHAINS, chain, edge_rows
+from foretrace.transforms.removal import Hops, hops
+from foretrace.transforms.selection import launch_edges
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from foretrace.graph.model import Graph
+
+
+def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
+    """Run the selected tasks of each step *times* times, one after the other on each lane.
+
+    What was between them but not selected runs once, with the first time. Edges inside a step
+    exist once per copy; an edge that leaves the selection leaves the last copy, and what its end
+    waited for holds for the start of the next copy too; an edge from elsewhere enters the first.
+
+    Returns
+    -------
+    tuple
+        The new graph, and per copy the rows of the selected tasks (the first are the originals).
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> step = literal([("work", "host", 0, 5, "forward"), ("update", "host", 0, 5, "optimizer")])
+    >>> new, copies = repeat(step, np.array([True, False]), 2)
+    >>> new.edges[["src", "dst"]].values.tolist(), [rows.tolist() for rows in copies]
+    ([[2, 1], [0, 2]], [[0], [2]])
+    """
+    where = _with_both_ends(graph, where)
+    original = np.flatnonzero(where)
+    count, size = len(graph.tasks), len(original)
+    if times == 1 or not size:
+        return graph, [original]
+    copies = [original, *(count + size * c + np.arange(size) for c in range(times - 1))]
+    place = np.full((times, count), np.arange(count))
+    for copy, rows in enumerate(copies):
+        place[copy, original] = rows
+    tasks = append(graph.tasks, np.tile(original, times - 1), {})
+    edges = _Copier(graph, where, place).edges()
+    return replace(graph, tasks=tasks, edges=edges), copies
+
+
+def _with_both_ends(graph: Graph, where: Mask) -> Mask:
+    """Add to a selected device task its call, and to a selected call its device tasks."""
+    by = launch_edges(graph)
+    has = np.flatnonzero(by >= 0)
+    call = graph.edges["src"].to_numpy()[by[has]]
+    wide = where.copy()
+    wide[call[where[has]]] = True
+    wide[has[wide[call]]] = True
+    return wide
+
+
+@dataclass(frozen=True)
+class _Copier:
+    """The edges of a graph in which the tasks *where* exist ``len(place)`` times.
+
+    ``place[c, task]`` is the row of the task's copy c; not selected, it is the task itself.
+    """
+
+    graph: Graph
+    where: Mask
+    place: Rows
+
+    def edges(self) -> pd.DataFrame:
+        """Return every edge once, or once per copy, and the chains from copy to copy."""
+        kinds = self.graph.edges["kind"]
+        src, dst, where = self.src, self.dst, self.where
+        is_chain = is_in(kinds, *CHAINS)
+        leaves = where[src] & ~self.together
+        leaves &= np.where(is_chain, self.is_last[src], ~self.inside[dst])
+        last = np.where(leaves, self.place[-1, src], src).astype(np.int32)
+        edges = self.graph.edges.assign(src=last)
+        free = ~is_chain & ~is_in(kinds, "launch", "return", "collective")
+        inner = np.flatnonzero(self.together & ~is_chain)
+        ends = np.flatnonzero(free & where[src] & ~where[dst])
+        starts = np.flatnonzero(free & ~where[src] & where[dst] & self.inside[src])
+        for copy in range(1, len(self.place)):
+            now, before = self.place[copy], self.place[copy - 1]
+            edges = append(edges, inner, {"src": now[src[inner]], "dst": now[dst[inner]]})
+            edges = self._waits(edges, ends, before, now)
+            values = {"src": now[self.back.to[src[starts]]], "dst": now[dst[starts]]}
+            edges = append(edges, starts, values)
+            edges = self._chains(edges, before, now)
+        return edges
+
+    def _waits(self, edges: pd.DataFrame, ends: Rows, before: Rows, now: Rows) -> pd.DataFrame:
+        """Add, for edges out of the selection, what they mean for the next copy."""
+        src, dst = self.src[ends], self.dst[ends]
+        same = self.inside[dst]
+        edges = append(
+            edges,
+            ends[same],
+            {"src": now[src[same]], "dst": now[self.ahead.to[dst[same]]]},
+        )
+        entry = self.first_of[self._block(dst, self.step[src])]
+        onward = ~same & (entry >= 0)
+        values = {"src": before[src[onward]], "dst": now[entry[onward]], "shift": 0}
+        return append(edges, ends[onward], values)
+
+    def _chains(self, edges: pd.DataFrame, before: Rows, now: Rows) -> pd.DataFrame:
+        """Chain one copy, and put it behind the copy before it."""
+        first, last = self.ends
+        lags = self.graph.edges["lag_ns"].to_numpy()
+        entry = chain(self.graph)[0][first]
+        entry_lag = np.where(entry >= 0, lags[entry] if len(lags) else 0, 0)
+        inner = np.flatnonzero(self.where & self.goes_on)
+        src = np.concatenate([now[inner], before[last]])
+        dst = np.concatenate([now[self.ahead.to[inner]], now[first]])
+        lag = np.concatenate([self.ahead.lag_ns[inner], entry_lag])
+        lane = self.lane[np.concatenate([inner, last])]
+        stream = is_in(self.graph.lanes["kind"], "stream")[lane]
+        for kind, chosen in (("thread", ~stream), ("stream", stream)):
+            edges = edge_rows(edges, src[chosen], dst[chosen], kind, lag[chosen])
+        return edges
+
+    def _block(self, task: Rows, step: Rows) -> Rows:
+        """Return the number of the block on the lane of *task* in *step*."""
+        return self.lane[task] * self.graph.steps + step
+
+    @cached_property
+    def src(self) -> Rows:
+        return self.graph.edges["src"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def dst(self) -> Rows:
+        return self.graph.edges["dst"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def lane(self) -> Rows:
+        return self.graph.tasks["lane"].to_numpy().astype(np.int64)
+
+    @cached_property
+    def step(self) -> Rows:
+        return np.clip(
+            self.graph.tasks["step"].to_numpy().astype(np.int64), 0, self.graph.steps - 1
+        )
+
+    @cached_property
+    def _hops(self) -> tuple[Hops, Hops]:
+        return hops(self.graph, ~self.where)
+
+    @property
+    def ahead(self) -> Hops:
+        return self._hops[0]
+
+    @property
+    def back(self) -> Hops:
+        return self._hops[1]
+
+    @cached_property
+    def together(self) -> Mask:
+        """Edges between selected tasks of one step."""
+        src, dst = self.src, self.dst
+        shift = self.graph.edges["shift"].to_numpy()
+        return self.where[src] & self.where[dst] & (shift == 0) & (self.step[src] == self.step[dst])
+
+    @cached_property
+    def goes_on(self) -> Mask:
+        """Tasks with a selected task of their own step ahead on their lane."""
+        to = self.ahead.to
+        return (to >= 0) & (self.ahead.shift == 0) & (self.step[to] == self.step)
+
+    @cached_property
+    def inside(self) -> Mask:
+        """Tasks not selected, but with selected ones of their step before and after them."""
+        to = self.back.to
+        before = (to >= 0) & (self.back.shift == 0) & (self.step[to] == self.step)
+        return ~self.where & before & self.goes_on
+
+    @cached_property
+    def ends(self) -> tuple[Rows, Rows]:
+        """First and last selected task of each block, a lane's share of a step."""
+        inner = self.where & self.goes_on
+        has_before = np.zeros(len(inner), bool)
+        has_before[self.ahead.to[inner]] = True
+        first, last = np.flatnonzero(self.where & ~has_before), np.flatnonzero(self.where & ~inner)
+        first, last = (
+            rows[np.argsort(self._block(rows, self.step[rows]), kind="stable")]
+            for rows in (first, last)
+        )
+        return first, last
+
+    @cached_property
+    def is_last(self) -> Mask:
+        return np.isin(np.arange(len(self.where)), self.ends[1])
+
+    @cached_property
+    def first_of(self) -> Rows:
+        """First selected task per block; −1 for a block without one."""
+        found = np.full(len(self.graph.lanes) * self.graph.steps, -1, np.int64)
+        first = self.ends[0][::-1]
+        found[self._block(first, self.step[first])] = first
+        return found

@@ -1,0 +1,241 @@
+"""Scenarios: lists of what-ifs, read from text or TOML, and applied in order.
+
+Text is parsed as literals and never evaluated: ``amp``, ``batch_size(64)`` is refused,
+``batch_size(n=64)`` is right.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.errors import TransformError
+from foretrace.transforms.parameters import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from foretrace.graph.model import Graph
+
+    Transform = Callable[..., Graph]
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "bool": (bool,),
+}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One transform with its parameters, checked against its signature."""
+
+    name: str
+    function: Transform
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the text that parses to this what-if."""
+        given = ", ".join(f"{key}={value!r}" for key, value in self.parameters.items())
+        return f"{self.name}({given})" if given else self.name
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return *graph* as it would be after the change."""
+        return self.function(graph, **self.parameters)
+
+
+Scenario = tuple[WhatIf, ...]
+
+
+def parse_scenario(texts: Iterable[str]) -> Scenario:
+    """Read what-ifs such as ``amp`` or ``faster_kernels(pattern="gemm", speedup=2)``.
+
+    A text that ends in ``.toml`` names a scenario file, see `load_scenario`.
+
+    Raises
+    ------
+    TransformError
+        A name is unknown, a parameter is missing, unknown or of the wrong type, or a value is
+        no literal.
+
+    Examples
+    --------
+    >>> [str(what_if) for what_if in parse_scenario(["faster_host(speedup=2)"])]
+    ['faster_host(speedup=2)']
+    >>> parse_scenario(["faster_hots(speedup=2)"])
+    Traceback (most recent call last):
+    foretrace.errors.TransformError: unknown what-if 'faster_hots'; did you mean faster_host?
+    """
+    found: list[WhatIf] = []
+    for text in texts:
+        if text.endswith(".toml"):
+            found += load_scenario(text)
+        else:
+            found.append(_parse(text))
+    return tuple(found)
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read a TOML file with one ``[[transform]]`` table per what-if: ``name`` and parameters.
+
+    Raises
+    ------
+    TransformError
+        The file cannot be read, or one of its what-ifs is wrong.
+    """
+    try:
+        content = tomllib.loads(Path(path).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise TransformError(f"scenario file {path}: {error}") from None
+    return from_tables(content.get("transform"), f"scenario file {path}")
+
+
+def from_tables(tables: Any, where: str) -> Scenario:
+    """Build a scenario from decoded TOML tables; *where* they stand is for messages."""
+    if not isinstance(tables, list) or not all(isinstance(t, dict) and "name" in t for t in tables):
+        raise TransformError(
+            f'{where}: write one [[transform]] table with name = "..." per what-if'
+        )
+    return tuple(
+        what_if(str(t["name"]), {key: value for key, value in t.items() if key != "name"})
+        for t in tables
+    )
+
+
+def what_if(name: str, parameters: Mapping[str, Any]) -> WhatIf:
+    """Return the what-if *name*, its parameters checked against the signature."""
+    from foretrace.transforms import TRANSFORMS
+
+    if name not in TRANSFORMS:
+        raise TransformError(f"unknown what-if {name!r}{did_you_mean(name, TRANSFORMS)}")
+    function = TRANSFORMS[name]
+    known = _parameters(function)
+    for key, value in parameters.items():
+        if key not in known:
+            raise TransformError(
+                f"{name} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
+                + did_you_mean(key, known)
+            )
+        _check_type(name, known[key], value)
+    for parameter in known.values():
+        if parameter.default is inspect.Parameter.empty and parameter.name not in parameters:
+            raise TransformError(
+                f"{name} needs the parameter {parameter.name} ({parameter.annotation}), "
+                f"as in {name}({parameter.name}=...)"
+            )
+    return WhatIf(name, function, dict(parameters))
+
+
+def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
+    """Apply every what-if in order and check the graph after each.
+
+    Plain functions from graph to graph are welcome too.
+
+    Raises
+    ------
+    TransformError
+        A what-if does not apply to this graph.
+    """
+    from foretrace.graph.check import check
+
+    for change in scenario:
+        graph = change(graph)
+        check(graph)
+    return graph
+
+
+def noted(graph: Graph, *notes: str) -> Graph:
+    """Return *graph* with *notes* (assumptions) added, each once."""
+    new = tuple(dict.fromkeys(note for note in notes if note not in graph.notes))
+    return replace(graph, notes=graph.notes + new) if new else graph
+
+
+def names(scenario: Iterable[Transform]) -> tuple[str, ...]:
+    """Return the name of each what-if."""
+    return tuple(str(getattr(change, "name", "custom")) for change in scenario)
+
+
+def describe_scenario(scenario: Iterable[Transform]) -> tuple[str, ...]:
+    """Return the text of each what-if."""
+    return tuple(str(c) if isinstance(c, WhatIf) else "custom" for c in scenario)
+
+
+def describe() -> list[dict[str, Any]]:
+    """Return name, first docstring line, and parameters (name, type, default) of every what-if."""
+    from foretrace.transforms import TRANSFORMS
+
+    return [
+        {
+            "name": name,
+            "effect": (inspect.getdoc(function) or "").split("\n", 1)[0],
+            "parameters": [
+                {
+                    "name": p.name,
+                    "type": str(p.annotation),
+                    "required": p.default is inspect.Parameter.empty,
+                    "default": None if p.default is inspect.Parameter.empty else p.default,
+                }
+                for p in _parameters(function).values()
+            ],
+        }
+        for name, function in TRANSFORMS.items()
+    ]
+
+
+def _parameters(function: Transform) -> dict[str, inspect.Parameter]:
+    """Return the parameters a user may give: all that are keyword-only."""
+    found = inspect.signature(function).parameters.values()
+    return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def _parse(text: str) -> WhatIf:
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise TransformError(
+            f"cannot read the what-if {text!r}; write name or name(parameter=value, ...)"
+        ) from None
+    if isinstance(node, ast.Name):
+        return what_if(node.id, {})
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        raise TransformError(
+            f"cannot read the what-if {text!r}; write name or name(parameter=value, ...)"
+        )
+    if node.args or any(keyword.arg is None for keyword in node.keywords):
+        raise TransformError(f"{node.func.id}: name each parameter, as in name(parameter=value)")
+    keys = [str(keyword.arg) for keyword in node.keywords]
+    values = [_literal(node.func.id, keyword) for keyword in node.keywords]
+    return what_if(node.func.id, dict(zip(keys, values, strict=True)))
+
+
+def _literal(name: str, keyword: ast.keyword) -> Any:
+    try:
+        return ast.literal_eval(keyword.value)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise TransformError(
+            f"{name}: {keyword.arg} must be a literal (a number, a quoted text, True or False)"
+        ) from None
+
+
+def _check_type(name: str, parameter: inspect.Parameter, value: Any) -> None:
+    options: Sequence[str] = [part.strip() for part in str(parameter.annotation).split("|")]
+    for option in options:
+        if option == "None" and value is None:
+            return
+        is_bool = isinstance(value, bool)
+        if (
+            option in TYPES
+            and isinstance(value, TYPES[option])
+            and (not is_bool or option == "bool")
+        ):
+            return
+        if option not in TYPES and option != "None":
+            return
+    raise TransformError(
+        f"{name}: {parameter.name}={value!r} has the wrong type; give {parameter.annotation}"
+    )

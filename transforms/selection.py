@@ -1,0 +1,115 @@
+"""Say which tasks a what-if is about: boolean masks over the tasks of a graph.
+
+An empty selection is an error that names what was looked for and what there is instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.graph.model import DEVICE_KINDS
+from foretrace.transforms.columns import Mask, Rows, is_in, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+
+SHOWN_NAMES = 3
+SHOWN_CHARACTERS = 60
+
+
+def select(
+    graph: Graph,
+    *,
+    pattern: str | None = None,
+    kinds: Sequence[str] = (),
+    phases: Sequence[str] = (),
+    roles: Sequence[str] = (),
+) -> Mask:
+    """Return the tasks that meet every criterion given.
+
+    Parameters
+    ----------
+    graph
+        Where to look.
+    pattern
+        Regular expression searched in the task's name.
+    kinds, phases
+        Allowed values of the task's columns.
+    roles
+        Allowed roles of the task's lane.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal([("sgemm", "kernel", 0, 5, "forward"), ("relu", "kernel", 0, 5, "forward")])
+    >>> select(graph, pattern="gemm", kinds=("kernel",)).tolist()
+    [True, False]
+    """
+    tasks = graph.tasks
+    where = np.ones(len(tasks), bool)
+    if pattern is not None:
+        where &= matches(tasks["name"], pattern)
+    if kinds:
+        where &= is_in(tasks["kind"], *kinds)
+    if phases:
+        where &= is_in(tasks["phase"], *phases)
+    if roles:
+        where &= is_in(graph.lanes["role"], *roles)[tasks["lane"].to_numpy()]
+    return where
+
+
+def on_device(graph: Graph) -> Mask:
+    """Return the tasks that run on a device."""
+    return is_in(graph.tasks["kind"], *DEVICE_KINDS)
+
+
+def has_device(graph: Graph) -> bool:
+    """Tell whether the job uses an accelerator at all."""
+    return bool(on_device(graph).any())
+
+
+def within_operator(graph: Graph, pattern: str) -> Mask:
+    """Return the tasks whose operator, or an operator around it, matches *pattern*."""
+    if not len(graph.operators):
+        return np.zeros(len(graph.tasks), bool)
+    inside = matches(graph.operators["name"], pattern)
+    parent = graph.operators["parent"].to_numpy().astype(np.int64)
+    while True:
+        wider = inside | (inside[parent] & (parent >= 0))
+        if (wider == inside).all():
+            break
+        inside = wider
+    operator = graph.tasks["operator"].to_numpy()
+    return inside[operator] & (operator >= 0)
+
+
+def launch_edges(graph: Graph) -> Rows:
+    """Return, per task, the edge from the call that launched it; −1 where there is none."""
+    found = np.full(len(graph.tasks), -1, np.int64)
+    rows = np.flatnonzero(is_in(graph.edges["kind"], "launch"))
+    found[graph.edges["dst"].to_numpy()[rows]] = rows
+    return found
+
+
+def require(where: Mask, graph: Graph, looked_for: str, *, like: str | None = None) -> Mask:
+    """Return *where*, or raise when it selects nothing.
+
+    Raises
+    ------
+    TransformError
+        Names *looked_for*; with *like*, also the closest task names.
+    """
+    if where.any():
+        return where
+    hint = ""
+    if like is not None:
+        names = [str(name) for name in graph.tasks["name"].cat.categories]
+        close = difflib.get_close_matches(like, names, SHOWN_NAMES, 0.4) or names[:SHOWN_NAMES]
+        hint = "; closest names: " + ", ".join(name[:SHOWN_CHARACTERS] for name in close)
+    raise TransformError(f"nothing to change: no {looked_for} in this graph{hint}")
