@@ -87,7 +87,7 @@ def job(*, optimizer: str = "loop", workers: int | None = None, batch_size: int 
         fixed = (torch.randn(batch_size, 3, IMAGE, IMAGE), torch.arange(batch_size) % CLASSES)
         return Job(lambda: train(fixed), model, adam, batch_size, name=name, device=device)
     loader = DataLoader(
-        Photos(read_ms=1.0, filters=4),
+        Photos(read_ms=2.5, filters=4),
         batch_size=batch_size,
         num_workers=workers,
         persistent_workers=workers > 0,

@@ -82,7 +82,9 @@ def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
     """
     import torch
 
-    walls, cpus, size = [], [], None
+    walls: list[int] = []
+    cpus: list[int] = []
+    size = None
     with torch.random.fork_rng(devices=[]):
         batches = _alone(loader)
         began = time.perf_counter_ns()
