@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 VISION = "foretrace.tracer.zoo_layers"
 SEQUENCE = "foretrace.tracer.zoo_sequences"
@@ -82,7 +82,7 @@ def _clicks(samples: int, *, tables: int, rows: int, dense: int, bag: int) -> tu
     return torch.randn(samples, dense), sparse, torch.randint(2, (samples,)).float()
 
 
-BATCHES = {
+BATCHES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "images": _images,
     "pixels": _pixels,
     "tokens": _tokens,
@@ -129,7 +129,7 @@ ZOO = (
         "ResNet",
         {"blocks": (3, 4, 6, 3), "width": 64},
         {"blocks": (2, 2, 2), "width": 16},
-        (64, 8, 64),
+        (64, 20, 64),
     ),
     _vision(
         "vgg19",
@@ -140,15 +140,15 @@ ZOO = (
             "hidden": 4096,
             "image": 224,
         },
-        {"counts": (1, 1, 2), "widths": (16, 32, 64), "hidden": 1024, "image": 32},
-        (64, 8, 32),
+        {"counts": (1, 1, 2), "widths": (16, 32, 64), "hidden": 2048, "image": 32},
+        (64, 20, 32),
     ),
     _vision(
         "densenet121",
         "DenseNet",
         {"blocks": (6, 12, 24, 16), "growth": 32},
         {"blocks": (3, 4, 4), "growth": 12},
-        (64, 8, 64),
+        (64, 12, 64),
     ),
     Model(
         "gnmt",
@@ -156,7 +156,7 @@ ZOO = (
         "Translation",
         "sentences",
         Shape({"layers": 4, "width": 1024, "words": 32000}, 128, {"length": 50, "words": 32000}),
-        Shape({"layers": 2, "width": 128, "words": 4000}, 8, {"length": 20, "words": 4000}),
+        Shape({"layers": 2, "width": 128, "words": 4000}, 16, {"length": 24, "words": 4000}),
     ),
     _transformer(
         "bert-base",
@@ -192,7 +192,7 @@ ZOO = (
         "UNet",
         "pixels",
         Shape({"widths": (64, 128, 256, 512, 1024), "classes": 2}, 8, {"image": 256, "classes": 2}),
-        Shape({"widths": (12, 24, 48), "classes": 2}, 2, {"image": 64, "classes": 2}),
+        Shape({"widths": (12, 24, 48), "classes": 2}, 4, {"image": 64, "classes": 2}),
     ),
     Model(
         "dlrm",
@@ -205,8 +205,8 @@ ZOO = (
             {"tables": 26, "rows": 100_000, "dense": 13, "bag": 1},
         ),
         Shape(
-            {"tables": 8, "rows": 10_000, "width": 32, "dense": 13, "hidden": (256, 128)},
-            128,
+            {"tables": 8, "rows": 10_000, "width": 32, "dense": 13, "hidden": (512, 256)},
+            512,
             {"tables": 8, "rows": 10_000, "dense": 13, "bag": 4},
         ),
     ),
