@@ -235,6 +235,6 @@ def export(
 @app.command("transforms")
 def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
     """List the what-ifs with their parameters."""
-    from foretrace.summary import catalogue
+    from foretrace.catalogue import catalogue
 
     _show(catalogue(), json=json)

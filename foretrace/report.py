@@ -10,8 +10,9 @@ import math
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from foretrace.catalogue import Catalogue
 from foretrace.predict import Identity, Prediction
-from foretrace.summary import Catalogue, Summary
+from foretrace.summary import Summary
 from foretrace.validate import Validation
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import Identity, identity
 from foretrace.tracer.oddities import sentences
-from foretrace.transforms import describe
 from foretrace.transforms.kernels import classify
 
 if TYPE_CHECKING:
@@ -60,18 +59,6 @@ class Summary:
     steps: Steps | None
     steps_problem: str | None
     warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """Every transform: name → (parameters with defaults, effect in one sentence)."""
-
-    transforms: dict[str, tuple[str, str]]
-
-
-def catalogue() -> Catalogue:
-    """List the transforms there are."""
-    return Catalogue({name: (signature, effect) for name, signature, effect in describe()})
 
 
 def summarise(trace: Trace, *, steps: str | None = None) -> Summary:

@@ -1,0 +1,196 @@
+"""The command line: exit codes, one line per error, and no traceback for anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from foretrace import cli, cli_pairs
+from foretrace.errors import ForetraceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = (
+    "record",
+    "record-pairs",
+    "import",
+    "summary",
+    "replay",
+    "whatif",
+    "validate",
+    "export",
+    "transforms",
+)
+
+
+def raising(error: BaseException) -> Any:
+    """Return a function that raises *error* whatever it is given."""
+
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """--help names all commands and ends with 0."""
+    assert cli.run(["--help"]) == 0
+
+    shown = capsys.readouterr().out
+    assert [name for name in COMMANDS if f"  {name} " not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["whatif"], "Missing argument"),
+        (["summary", "--nonsense", "x"], "No such option"),
+        (["record", "x:y", "--steps", "0"], "'--steps'"),
+        (["validate", "a", "b", "amp", "--measured-ms", "fast"], "'--measured-ms'"),
+    ],
+)
+def test_wrong_usage_is_exit_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage is one line on standard error and exit code 2."""
+    assert cli.run(arguments) == 2
+
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
+    assert not captured.out
+
+
+@pytest.mark.parametrize("command", ["summary", "replay"])
+def test_missing_file_is_exit_1(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is not there is one line that names it."""
+    assert cli.run([command, str(tmp_path / "gone.json")]) == 1
+
+    said = capsys.readouterr().err
+    assert "gone.json" in said
+    assert said.count("\n") == 1
+
+
+def test_unknown_transform_is_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The scenario is read before the trace, so a typing error costs no time."""
+    assert cli.run(["whatif", str(tmp_path / "gone.json"), "faster_kernel(speedup=2)"]) == 1
+
+    said = capsys.readouterr().err
+    assert said == "foretrace: unknown what-if 'faster_kernel'; did you mean faster_kernels?\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ForetraceError("a\nb"), 1, "foretrace: a b\n"),
+        (OSError(28, "No space left on device", "out.json"), 1, "out.json: No space left"),
+        (OSError("just text"), 1, "just text"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (RuntimeError("boom"), 1, "internal error, RuntimeError: boom; please report it"),
+    ],
+)
+def test_every_failure_is_one_line(
+    error: BaseException,
+    code: int,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is raised below ends as one line, never as a traceback."""
+    monkeypatch.delenv("FORETRACE_DEBUG", raising=False)
+    monkeypatch.setattr(cli, "app", raising(error))
+
+    assert cli.run(["summary", "x"]) == code
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_debug_shows_the_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FORETRACE_DEBUG=1 adds where an internal error came from."""
+    monkeypatch.setenv("FORETRACE_DEBUG", "1")
+    monkeypatch.setattr(cli, "app", raising(RuntimeError("boom")))
+
+    assert cli.run(["summary", "x"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_is_no_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``foretrace transforms | head -1`` ends quietly."""
+    monkeypatch.setattr(cli, "app", raising(BrokenPipeError()))
+    monkeypatch.setattr(sys, "stdout", sys.stdout)
+
+    assert cli.run(["transforms"]) == 0
+    sys.stdout.close()
+    assert not capsys.readouterr().err
+
+
+def test_transforms_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list has a name, parameters and an effect per transform."""
+    assert cli.run(["transforms", "--json"]) == 0
+
+    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["transforms"]}
+    assert listed["faster_host"]["parameters"] == "speedup: float"
+    assert listed["faster_host"]["effect"].endswith(".")
+
+
+def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """The text shows how each is written."""
+    assert cli.run(["transforms"]) == 0
+
+    assert "faster_host(speedup: float)\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--minutes", "0"], 2, "--minutes is 0"),
+        (["--cpu", "--models", "no_such_model"], 1, "no_such_model"),
+    ],
+)
+def test_record_pairs_refuses(
+    arguments: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A budget of nothing is wrong usage; an unknown model is a bad input."""
+    assert cli_pairs.main([*arguments, "--out", str(tmp_path)]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_record_pairs_names_a_missing_package(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without torch the line says what to install."""
+    monkeypatch.setitem(sys.modules, "foretrace.tracer.pairs", None)
+
+    assert cli_pairs.main([]) == 1
+    assert "recording needs" in capsys.readouterr().err
+
+
+def test_record_pairs_passes_its_options_through() -> None:
+    """The typer command hands everything, --help included, to its own parser."""
+    with pytest.raises(SystemExit) as end:
+        cli.run(["record-pairs", "--help"])
+
+    assert end.value.code == 0
+
+
+def test_script_and_module_are_the_same_door() -> None:
+    """``python -m foretrace`` works and ends with the command's exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "foretrace", "nonsense"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("foretrace: ")
