@@ -1,0 +1,188 @@
+"""Which chain of causes makes a step as long as it is, and how much room the other tasks have.
+
+The steady schedule is walked back from one start of the pace-setting lane to the start a pattern
+earlier. Every moment has one binding cause, so the parts add up to the period, exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numba import njit
+
+from foretrace.graph.model import EDGE_KINDS
+from foretrace.replay.program import END_END, END_START
+from foretrace.replay.schedule import HOLDER, causes
+
+if TYPE_CHECKING:
+    from foretrace.replay.program import Bytes, Ints, Longs
+    from foretrace.replay.schedule import Schedule
+    from foretrace.replay.steady import Steady
+
+WORK = len(EDGE_KINDS)
+"""Reason of a segment in which its task works; edge kinds are the reasons below."""
+RESOURCE = WORK + 1
+"""Reason of an empty segment: its task then waited for a resource that was held until here."""
+RELEASE = WORK + 2
+"""Reason of a segment before which nothing is known: the task was only released."""
+REASONS = (*EDGE_KINDS, "work", "resource", "release")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Segments of a walk back through the causes, latest first, without a gap between them."""
+
+    task: Longs  # unrolled index
+    from_ns: Longs
+    to_ns: Longs
+    why: Longs  # position in REASONS
+
+
+def critical_path(steady: Steady) -> Chain:
+    """Return the chain that fills the last pattern: ``cycle`` periods, to the nanosecond."""
+    program = steady.program
+    last = (program.repetitions - 1) * program.tasks + steady.pace
+    before = last - steady.cycle * program.tasks
+    return _chain(steady.schedule, last, int(steady.schedule.start_ns[before]))
+
+
+def limiting_cycle(steady: Steady) -> Chain:
+    """Return the chain of causes that closes on itself some repetitions earlier.
+
+    No step can be shorter than this chain is long per repetition: it is the bottleneck. Empty
+    when the walk back to the beginning meets no moment twice.
+    """
+    program, schedule = steady.program, steady.schedule
+    last = (program.repetitions - 1) * program.tasks + steady.pace
+    late, early = _closing(
+        program.tasks,
+        last,
+        np.concatenate(causes(schedule)),
+        program.src,
+        program.anchor,
+        program.kind,
+    )
+    moments = np.concatenate((schedule.start_ns, schedule.end_ns))
+    return _chain(schedule, late, int(moments[early]))
+
+
+def slack(steady: Steady) -> Longs:
+    """Return per row of the window how much later a task could start and nothing end later, in ns.
+
+    "Nothing": the last end of the whole run. The order in which resources were handed out is kept.
+    """
+    schedule, program = steady.schedule, steady.program
+    into = schedule.prepared.into
+    latest = _latest(
+        schedule.order,
+        schedule.holder,
+        program.work_ns,
+        into.first,
+        into.other,
+        into.lag_ns,
+        int(schedule.end_ns.max()),
+    )
+    rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)
+    room: Longs = latest[rows] - schedule.start_ns[rows]
+    return room
+
+
+def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
+    program = schedule.prepared.program
+    walk = (
+        moment,
+        until_ns,
+        np.concatenate((schedule.start_ns, schedule.end_ns)),
+        np.concatenate(causes(schedule)),
+        program.src,
+        program.anchor,
+        program.kind,
+    )
+    segments = np.empty((0, 4), np.int64)
+    segments = np.empty((_walk(segments, *walk), 4), np.int64)
+    _walk(segments, *walk)
+    task, from_ns, to_ns, why = segments.T
+    return Chain(task, from_ns, to_ns, why)
+
+
+@njit(cache=True)
+def _step(
+    moment: int, cause: int, count: int, src: Ints, anchor: Bytes, kind: Bytes
+) -> tuple[int, int]:
+    """Return the moment that determined *moment*, and why; itself where nothing did."""
+    if cause >= 0:
+        at_end = anchor[cause] in (END_START, END_END)
+        return src[cause] + (count if at_end else 0), kind[cause]
+    if cause <= HOLDER:
+        return HOLDER - cause + count, RESOURCE
+    if moment >= count:
+        return moment - count, WORK
+    return moment, RELEASE
+
+
+@njit(cache=True)
+def _walk(
+    segments: Longs,
+    moment: int,
+    until: int,
+    moments: Longs,
+    cause: Ints,
+    src: Ints,
+    anchor: Bytes,
+    kind: Bytes,
+) -> int:
+    """Write the segments from *moment* back to the time *until*; return how many there are.
+
+    A return may lag behind the end it follows by less than nothing: then the walk goes forward
+    in time first, and only what lies before the earliest time so far is a part.
+    """
+    size = 0
+    reached = moments[moment]
+    while reached > until:
+        before, why = _step(moment, cause[moment], len(cause) // 2, src, anchor, kind)
+        begin = until if why == RELEASE else max(until, min(reached, moments[before]))
+        if begin < reached or why == RESOURCE:
+            if size < len(segments):
+                segments[size] = (moment % (len(cause) // 2), begin, reached, why)
+            size += 1
+        reached = begin
+        moment = before
+    return size
+
+
+@njit(cache=True)
+def _closing(
+    tasks: int, moment: int, cause: Ints, src: Ints, anchor: Bytes, kind: Bytes
+) -> tuple[int, int]:
+    """Walk back until a row's moment is met again; return its later and earlier occurrence."""
+    count = len(cause) // 2
+    seen = np.full(2 * tasks, -1, np.int32)
+    while True:
+        place = moment % count % tasks + (tasks if moment >= count else 0)
+        if seen[place] >= 0:
+            return seen[place], moment
+        seen[place] = moment
+        before, why = _step(moment, cause[moment], count, src, anchor, kind)
+        if why == RELEASE:
+            return moment, moment
+        moment = before
+
+
+@njit(cache=True)
+def _latest(
+    order: Ints, holder: Ints, work: Longs, first: Ints, source: Ints, lag: Longs, deadline: int
+) -> Longs:
+    """Return the latest start of each task that delays no end beyond *deadline*."""
+    count = len(work)
+    latest = np.full(2 * count, deadline, np.int64)
+    for v in order[::-1]:
+        if v < count:
+            latest[v] = min(latest[v], latest[v + count] - work[v])
+            if holder[v] >= 0:
+                release = holder[v] + count
+                latest[release] = min(latest[release], latest[v])
+        for p in range(first[v], first[v + 1]):
+            latest[source[p]] = min(latest[source[p]], latest[v] - lag[p])
+    return latest[:count]
