@@ -1,1 +1,46 @@
 """Graph to timeline: lowering, two compiled engines, steady state and critical path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.replay.program import ReplayError
+from foretrace.replay.steady import steady
+from foretrace.replay.timeline import Timeline, timeline
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+__all__ = ["Timeline", "replay"]
+
+NAMED = 4
+"""How many tasks an error spells out at most."""
+
+
+def replay(graph: Graph) -> Timeline:
+    """Repeat the window of *graph* until its period settles, and return one settled repetition.
+
+    Raises
+    ------
+    GraphError
+        The graph cannot run: its edges form a cycle, or tasks wait for each other forever.
+    """
+    from foretrace.replay.lower import lower
+
+    on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
+    try:
+        found = steady(lambda repetitions: lower(graph, repetitions), on_device)
+    except ReplayError as error:
+        raise GraphError(f"replay: {error}{_named(graph, error.tasks)}") from None
+    return timeline(graph, found)
+
+
+def _named(graph: Graph, tasks: tuple[int, ...]) -> str:
+    """Return the names of *tasks*, unrolled indices, for an error text."""
+    rows = np.unique(np.asarray(tasks, np.int64) % max(len(graph.tasks), 1))[:NAMED]
+    names = graph.tasks["name"].astype(object).take(rows)
+    spelled = ", ".join(f"{row} {name!r}" for row, name in zip(rows, names, strict=True))
+    return f" (rows of tasks: {spelled})" if spelled else ""

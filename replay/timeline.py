@@ -1,0 +1,156 @@
+"""The result of a replay: one settled repetition of the window, and what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from foretrace.replay.critical import REASONS, critical_path, limiting_cycle, slack
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.replay.critical import Chain
+    from foretrace.replay.program import Longs
+    from foretrace.replay.steady import Steady
+
+UNKNOWN = "unknown"
+"""What a breakdown calls time whose phase or module the recording does not tell."""
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Start and end of every task of *graph* in one repetition of the steady state.
+
+    ``start_ns`` and ``end_ns`` follow the rows of ``graph.tasks``; 0 is the first start. The
+    rest is computed on first use.
+    """
+
+    graph: Graph
+    steady: Steady
+    start_ns: Longs
+    end_ns: Longs
+
+    @property
+    def period_ns(self) -> float:
+        """Length of one repetition of the window, ``graph.steps`` steps."""
+        return self.steady.period_ns
+
+    @property
+    def step_ns(self) -> float:
+        """Length of a step on the slowest lane: the pace of the job."""
+        return self.steady.period_ns / self.graph.steps
+
+    @property
+    def host_step_ns(self) -> float | None:
+        """Length of a step on the host; ``None`` without host tasks."""
+        return self._per_step(self.steady.host_period_ns)
+
+    @property
+    def device_step_ns(self) -> float | None:
+        """Length of a step on the devices; ``None`` without device tasks."""
+        return self._per_step(self.steady.device_period_ns)
+
+    @property
+    def fill_ns(self) -> int:
+        """Time until the first repetition that keeps the steady pace."""
+        return self.steady.fill_ns
+
+    @property
+    def settled(self) -> bool:
+        """Whether the period stopped changing."""
+        return self.steady.settled
+
+    @property
+    def throughput(self) -> float | None:
+        """Samples per second and rank; ``None`` while the batch size is unknown."""
+        batch = self.graph.meta.batch_size
+        return None if batch is None else batch / (self.step_ns * 1e-9)
+
+    @cached_property
+    def critical_path(self) -> pd.DataFrame:
+        """Segments of the critical path in order of time.
+
+        Columns: ``task``, ``from_ns``, ``to_ns``, ``why`` (``"work"``, an edge kind: the time
+        between two tasks, or ``"resource"``, an empty segment after which the holder of a
+        resource follows), and ``kind``, ``phase``, ``module``, ``lane`` of the task. The lengths
+        add up to `cycle` periods.
+        """
+        return self._segments(critical_path(self.steady))
+
+    @cached_property
+    def limiting_cycle(self) -> pd.DataFrame:
+        """Segments of the chain that closes on itself: the bottleneck, as `critical_path`."""
+        return self._segments(limiting_cycle(self.steady))
+
+    @property
+    def bottleneck(self) -> str:
+        """Which lanes the limiting cycle runs through: ``"host"``, ``"device"``, or both."""
+        cycle = self.limiting_cycle
+        lanes = self.graph.lanes
+        names = np.where(lanes["kind"] == "stream", "device", lanes["kind"].astype(str))
+        names[names == "thread"] = "host"
+        return " and ".join(sorted(set(names[cycle["lane"].unique()]))) or UNKNOWN
+
+    def breakdown(self, by: str = "kind") -> dict[str, float]:
+        """Return the ns of a step on the critical path by cause, longest first.
+
+        Parameters
+        ----------
+        by
+            ``"kind"``: kinds of tasks that work, and kinds of edges between them (the idle
+            reasons); ``"phase"`` or ``"module"``: of the task that works or waits to start.
+        """
+        path = self.critical_path
+        names = path[by].astype(object).where(path[by].notna(), UNKNOWN).astype(str)
+        if by == "kind":
+            names = names.where(path["why"] == "work", path["why"].astype(str) + " gap")
+        lengths = (path["to_ns"] - path["from_ns"]) / (self.steady.cycle * self.graph.steps)
+        sums = lengths.groupby(names).sum()
+        sums = sums[sums > 0].sort_index().sort_values(ascending=False, kind="stable")
+        return {str(name): float(ns) for name, ns in sums.items()}
+
+    @cached_property
+    def slack_ns(self) -> Longs:
+        """How much later each task could start without making the run longer."""
+        return slack(self.steady)
+
+    @cached_property
+    def lanes(self) -> pd.DataFrame:
+        """Time per repetition and lane: ``work_ns``, ``waiting_ns`` inside calls, ``idle_ns``."""
+        tasks, count = self.graph.tasks, len(self.graph.lanes)
+        lane = tasks["lane"].to_numpy()
+        work = np.bincount(lane, tasks["work_ns"], count)
+        taken = np.bincount(lane, self.end_ns - self.start_ns, count)
+        idle = np.maximum(self.period_ns - taken, 0.0)
+        return pd.DataFrame({"work_ns": work, "waiting_ns": taken - work, "idle_ns": idle})
+
+    def _per_step(self, period_ns: float | None) -> float | None:
+        return None if period_ns is None else period_ns / self.graph.steps
+
+    def _segments(self, chain: Chain) -> pd.DataFrame:
+        """Return *chain* as a frame, moved into the repetition that the timeline shows."""
+        steady, tasks = self.steady, self.graph.tasks
+        row = chain.task[::-1] % steady.program.tasks
+        begin = int(chain.from_ns.min(initial=np.iinfo(np.int64).max))
+        moved = int(self.start_ns[steady.pace]) - begin
+        columns: dict[str, Any] = {
+            "task": row.astype(np.int32),
+            "from_ns": chain.from_ns[::-1] + moved,
+            "to_ns": chain.to_ns[::-1] + moved,
+            "why": pd.Categorical.from_codes(chain.why[::-1], categories=pd.Index(REASONS)),
+        }
+        for name in ("kind", "phase", "module", "lane"):
+            columns[name] = tasks[name].take(row).array
+        return pd.DataFrame(columns)
+
+
+def timeline(graph: Graph, steady: Steady) -> Timeline:
+    """Cut the settled repetition out of *steady*."""
+    program, schedule = steady.program, steady.schedule
+    rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)
+    start, end = schedule.start_ns[rows], schedule.end_ns[rows]
+    return Timeline(graph, steady, start - start.min(), end - start.min())
