@@ -113,7 +113,7 @@ def _graph(trace: Path, step: str | None = None) -> Graph:
     with stage(f"reading {trace.name}"):
         loaded = load(trace)
     with stage("building the graph"):
-        return build(loaded, steps=step)
+        return build(loaded, step_pattern=step)
 
 
 @app.command()
@@ -168,7 +168,7 @@ def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) ->
     from foretrace.summary import summarise
     from foretrace.tracer.files import load
 
-    _show(summarise(load(trace), steps=step), json=json)
+    _show(summarise(load(trace), step_pattern=step), json=json)
 
 
 @app.command()

@@ -47,7 +47,7 @@ class Identity:
 
     measured: Measured
     replayed_ns: float
-    host_ns: float
+    host_ns: float | None
     device_ns: float | None
     settled: bool
     critical_path: dict[str, float]

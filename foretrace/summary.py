@@ -14,7 +14,7 @@ from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import Identity, identity
 from foretrace.tracer.oddities import sentences
-from foretrace.transforms.kernels import classify
+from foretrace.transforms.kernels import classes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,11 +61,11 @@ class Summary:
     warnings: tuple[str, ...]
 
 
-def summarise(trace: Trace, *, steps: str | None = None) -> Summary:
-    """Summarise *trace*; *steps* is a pattern for the range that marks one step."""
+def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
+    """Summarise *trace*; *step_pattern* matches the range that marks one step."""
     events, meta = trace.events, trace.meta
     device = events[events["kind"].isin(DEVICE_EVENTS)]
-    found, problem = _steps(trace, steps)
+    found, problem = _steps(trace, step_pattern)
     ends = events["start_ns"] + events["duration_ns"]
     return Summary(
         source=meta.source,
@@ -87,7 +87,7 @@ def summarise(trace: Trace, *, steps: str | None = None) -> Summary:
 
 def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]:
     try:
-        graph = build(trace, steps=pattern)
+        graph = build(trace, step_pattern=pattern)
         replayed = identity(graph)
     except ForetraceError as error:
         return None, str(error)
@@ -111,12 +111,10 @@ def _counts(column: pd.Series) -> dict[str, int]:
 
 def _classes(device: pd.DataFrame) -> dict[str, int]:
     """Return device time by class of kernel, longest first."""
-    by_name = device.groupby("name", observed=True)["duration_ns"].sum()
-    totals: dict[str, int] = {}
-    for name, ns in by_name.items():
-        group = classify(str(name)).group
-        totals[group] = totals.get(group, 0) + int(ns)
-    return dict(sorted(totals.items(), key=lambda item: (-item[1], item[0])))
+    totals = device["duration_ns"].groupby(classes(device["name"])).sum().to_dict()
+    return {
+        str(name): int(ns) for name, ns in sorted(totals.items(), key=lambda i: (-i[1], i[0]))
+    }
 
 
 def _top_kernels(device: pd.DataFrame, count: int = 10) -> dict[str, tuple[int, int]]:

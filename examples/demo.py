@@ -1,0 +1,150 @@
+"""``make demo``: record a small training job here, predict two what-ifs, then really run both.
+
+Everything it prints was measured on this machine in the last minutes. Needs no GPU; uses one if
+there is one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import small_cnn
+
+from foretrace.export import export
+from foretrace.graph.build import build
+from foretrace.tracer.files import save
+from foretrace.tracer.job import runner
+from foretrace.tracer.measure import noise, trimmed_mean
+from foretrace.tracer.record import record
+from foretrace.transforms import parse_scenario
+from foretrace.validate import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from foretrace.graph.model import Graph
+    from foretrace.tracer.job import Job
+    from foretrace.validate import Validation
+
+OUT = Path("demo-out")
+ROUNDS = 6
+SETTLE = 6
+"""Untimed steps before each block: prefetched batches are used up, caches belong to the job."""
+STEPS = 6
+"""Timed steps of a block."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One what-if, and the same job with the change really made."""
+
+    what: str
+    scenario: str
+    job: Callable[[], Job]
+
+
+CHANGES = (
+    Change(
+        "fused optimizer instead of a loop over the parameters",
+        'fused_optimizer(kind="fused")',
+        lambda: small_cnn.job(optimizer="fused", workers=0),
+    ),
+    Change(
+        "two loader workers instead of none",
+        "dataloader(workers=2)",
+        lambda: small_cnn.job(workers=2),
+    ),
+)
+
+
+def main() -> None:
+    """Record, predict, run, compare."""
+    OUT.mkdir(exist_ok=True)
+    before = small_cnn.job(workers=0)
+    say(f"1. Recording {before.name}: a CNN, Adam as a loop, images loaded in the main process")
+    trace = record(before)
+    save(trace, OUT / "small_cnn.parquet")
+    graph = build(trace)
+
+    say(f"2. Running it for real, and both changed jobs, in turns: {ROUNDS} x {STEPS} steps each")
+    times = measure([before, *(change.job() for change in CHANGES)])
+    graph = with_truth(graph, times[0])
+
+    say("3. Predicted from the recording, against what was measured\n")
+    print(f"   {'':58}{'step ms':>9}{'noise':>8}")
+    print(f"   {'measured before':58}{trimmed_mean(times[0]) / 1e6:9.2f}")
+    for change, after in zip(CHANGES, times[1:], strict=True):
+        found = compare(graph, parse_scenario([change.scenario]), trimmed_mean(after), "unprofiled")
+        show(change, found, noise(times[0], after))
+
+    timeline = OUT / "timeline.json"
+    export(graph, parse_scenario([CHANGES[0].scenario]), timeline)
+    say(f"4. Timeline, before and after the fused optimizer: {timeline}")
+    print("   Open https://ui.perfetto.dev and drag the file into it; nothing is uploaded.")
+    print(f"   The recording is {OUT / 'small_cnn.parquet'}; try for example:")
+    print(f"   foretrace whatif {OUT / 'small_cnn.parquet'} 'batch_size(n=32)'")
+
+
+def measure(jobs: list[Job]) -> list[list[int]]:
+    """Run *jobs* in turns and return the step times of each in ns.
+
+    Taking turns lets a drift of the machine hit all alike; the order alternates.
+    """
+    runs = [runner(job) for job in jobs]
+    times: list[list[int]] = [[] for _ in jobs]
+    for number in range(ROUNDS):
+        order = list(range(len(jobs)))
+        for which in order if number % 2 == 0 else reversed(order):
+            for _ in range(SETTLE):
+                runs[which]()
+            times[which] += timed(runs[which], uses_cuda=jobs[which].uses_cuda)
+    return times
+
+
+def timed(run: Callable[[], None], *, uses_cuda: bool) -> list[int]:
+    """Run one block and return its step times; on a GPU the mean of the block."""
+    synchronize = small_cnn.torch.cuda.synchronize if uses_cuda else lambda: None
+    synchronize()
+    stamps = [time.perf_counter_ns()]
+    for _ in range(STEPS):
+        run()
+        stamps.append(time.perf_counter_ns())
+    synchronize()
+    if uses_cuda:
+        return [(time.perf_counter_ns() - stamps[0]) // STEPS]
+    return [end - start for start, end in itertools.pairwise(stamps)]
+
+
+def with_truth(graph: Graph, times: list[int]) -> Graph:
+    """Return *graph* with the step that was measured beside the changed jobs."""
+    return replace(graph, meta=replace(graph.meta, unprofiled_step_ns=tuple(times)))
+
+
+def show(change: Change, found: Validation, drift: float) -> None:
+    """Print one comparison."""
+    predicted = found.prediction
+    low, high = (end / 1e6 for end in predicted.interval_ns)
+    paper = found.null_paper_error
+    print(f"\n   {change.what}: {change.scenario}")
+    print(f"   {'predicted':58}{predicted.predicted_ns / 1e6:9.2f}   {low:.1f} … {high:.1f}")
+    print(f"   {'measured':58}{found.measured_after_ns / 1e6:9.2f}{drift:8.1%}")
+    print(f"   {'error of the prediction':58}{found.error:+9.1%}   {predicted.status}")
+    print(f"   {'error of null model 1, nothing changes':58}{found.null_no_change_error:+9.1%}")
+    if paper is not None:
+        print(f"   {'error of null model 2, published constants':58}{paper:+9.1%}")
+
+
+def say(text: str) -> None:
+    """Print a heading at once."""
+    print(f"\n{text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
