@@ -1,0 +1,429 @@
+"""The two engines: literal programs, networkx and a plain simulation as oracles, bad programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from foretrace.replay.by_hand import Link, by_hand
+from foretrace.replay.engines import run, run_events, run_static
+from foretrace.replay.order import prepare, topological
+from foretrace.replay.program import (
+    END_END,
+    END_START,
+    START_END,
+    START_START,
+    Program,
+    ReplayError,
+)
+from foretrace.replay.schedule import HOLDER, UNBOUND, causes
+
+ANCHORS = (END_START, START_START, END_END, START_END)
+
+
+def times(program: Program) -> list[tuple[int, int]]:
+    """Run *program* and return (start, end) of its tasks."""
+    schedule = run(program)
+    return list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
+
+
+# --- literal programs --------------------------------------------------------------------------
+
+
+def test_chain_adds_work_and_lags() -> None:
+    """A task follows the end of the one before it, after the lag."""
+    program = by_hand([10, 20, 30], [Link(0, 1, 1), Link(1, 2, 2)])
+
+    assert times(program) == [(0, 10), (11, 31), (33, 63)]
+
+
+def test_launch_counts_from_the_start_of_its_call() -> None:
+    """A kernel may start before its call has returned."""
+    program = by_hand([10, 5], [Link(0, 1, 6, START_START)])
+
+    assert times(program) == [(0, 10), (6, 11)]
+
+
+def test_blocking_call_ends_with_its_copy() -> None:
+    """Call starts copy, copy ends call: a cycle among tasks, none among moments."""
+    program = by_hand([5, 100], [Link(0, 1, 6, START_START), Link(1, 0, 8, END_END)])
+
+    assert times(program) == [(0, 114), (6, 106)]
+
+
+def test_call_may_return_before_its_copy_ends() -> None:
+    """A negative return lag lets the thread go on while the copy still runs."""
+    links = [Link(0, 1, 6, START_START), Link(1, 0, -30, END_END), Link(0, 2)]
+    program = by_hand([5, 100, 7], links)
+
+    assert times(program) == [(0, 76), (6, 106), (76, 83)]
+
+
+def test_own_work_is_never_cut_short() -> None:
+    """A return that comes earlier than the call's own work does not end it."""
+    program = by_hand([50, 10], [Link(0, 1, 6, START_START), Link(1, 0, -30, END_END)])
+
+    assert times(program) == [(0, 50), (6, 16)]
+
+
+def test_full_queue_ends_a_launch_with_the_start_of_an_older_kernel() -> None:
+    """START_END holds the launch until the older kernel leaves the queue."""
+    program = by_hand([40, 5, 3], [Link(0, 1), Link(1, 2, 0, START_END)], lane=[0, 0, 1])
+
+    assert times(program) == [(0, 40), (40, 45), (0, 40)]
+
+
+def test_release_delays_a_start() -> None:
+    """Nothing starts before its release."""
+    assert times(by_hand([10, 5], release_ns=[0, 12])) == [(0, 10), (12, 17)]
+
+
+def test_no_tasks_is_a_program_too() -> None:
+    """An empty program has an empty schedule."""
+    assert times(by_hand([])) == []
+
+
+# --- resources ---------------------------------------------------------------------------------
+
+
+def test_holders_take_turns_in_order_of_ready_time() -> None:
+    """First come, first served, whatever the index."""
+    program = by_hand(
+        [10, 10, 10], resource=[0, 0, 0], holds=[True] * 3, release_ns=[2, 1, 0], lane=[0, 1, 2]
+    )
+
+    assert times(program) == [(20, 30), (10, 20), (0, 10)]
+
+
+def test_ties_go_to_the_lower_index() -> None:
+    """Two tasks that are ready at once are served by index."""
+    program = by_hand([10, 10], resource=[0, 0], holds=[True, True])
+
+    assert times(program) == [(0, 10), (10, 20)]
+
+
+def test_those_that_do_not_hold_run_side_by_side() -> None:
+    """Without a holder nobody waits; a holder does not wait for them either."""
+    program = by_hand([30, 30, 10], resource=[0, 0, 0], holds=[False, False, True])
+
+    assert times(program) == [(0, 30), (0, 30), (0, 10)]
+
+
+def test_those_that_do_not_hold_wait_for_the_holder() -> None:
+    """A saturating kernel lets nobody start until it ends."""
+    program = by_hand(
+        [30, 10, 10], resource=[0, 0, 0], holds=[True, False, False], release_ns=[0, 5, 7]
+    )
+
+    assert times(program) == [(0, 30), (30, 40), (30, 40)]
+
+
+def test_queue_is_served_in_order_even_past_a_holder() -> None:
+    """Who queues behind a holder waits for it, though another could have slipped in."""
+    program = by_hand(
+        [30, 10, 5], resource=[0, 0, 0], holds=[True, True, False], release_ns=[0, 1, 2]
+    )
+
+    assert times(program) == [(0, 30), (30, 40), (40, 45)]
+
+
+def test_blocking_copy_holds_the_lock_while_it_waits() -> None:
+    """The lock is occupied until the call returns, not only for its own work."""
+    program = by_hand(
+        [5, 100, 4],
+        [Link(0, 1, 6, START_START), Link(1, 0, 8, END_END)],
+        resource=[0, -1, 0],
+        holds=[True, False, False],
+        release_ns=[0, 0, 3],
+    )
+
+    assert times(program) == [(0, 114), (6, 106), (114, 118)]
+
+
+def test_resources_are_independent() -> None:
+    """A holder of one resource does not stop the users of another."""
+    program = by_hand([10, 10], resource=[0, 1], holds=[True, True])
+
+    assert times(program) == [(0, 10), (0, 10)]
+
+
+def test_release_comes_before_a_request_of_the_same_moment() -> None:
+    """Who becomes ready when the holder ends does not wait."""
+    program = by_hand([10, 4], resource=[0, 0], holds=[True, True], release_ns=[0, 10])
+    schedule = run(program)
+
+    assert schedule.start_ns.tolist() == [0, 10]
+    assert schedule.holder.tolist() == [-1, -1]
+
+
+# --- causes ------------------------------------------------------------------------------------
+
+
+def test_causes_name_edge_holder_release_and_own_work() -> None:
+    """Each start and end says what bound it."""
+    program = by_hand(
+        [10, 20, 5, 1],
+        [Link(0, 1, 3), Link(1, 2, 0, END_END)],
+        resource=[0, -1, -1, 0],
+        holds=[True, False, False, False],
+    )
+    start, end = causes(run(program))
+
+    assert start.tolist() == [UNBOUND, 0, UNBOUND, HOLDER - 0]
+    assert end.tolist() == [UNBOUND, UNBOUND, 1, UNBOUND]
+
+
+def test_first_of_several_binding_edges_is_named() -> None:
+    """Ties between edges are decided by their order."""
+    program = by_hand([10, 10, 1], [Link(1, 2), Link(0, 2)])
+
+    assert causes(run(program))[0].tolist() == [UNBOUND, UNBOUND, 0]
+
+
+# --- properties --------------------------------------------------------------------------------
+
+
+@st.composite
+def programs(draw: st.DrawFn, *, resources: int = 0) -> Program:
+    """Draw up to 12 tasks with any edges among their moments."""
+    count = draw(st.integers(1, 12))
+    row = st.integers(0, count - 1)
+    links = []
+    for _ in range(draw(st.integers(0, 2 * count))):
+        src, dst, anchor = draw(row), draw(row), draw(st.sampled_from(ANCHORS))
+        is_return = anchor == END_END and src != dst
+        if src < dst or is_return:
+            low = -4 if is_return and not resources else 0
+            links.append(Link(src, dst, draw(st.integers(low, 6)), anchor))
+    return by_hand(
+        draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)),
+        links,
+        resource=draw(st.lists(st.integers(-1, resources - 1), min_size=count, max_size=count)),
+        holds=draw(st.lists(st.booleans(), min_size=count, max_size=count)),
+        release_ns=draw(st.lists(st.integers(0, 9), min_size=count, max_size=count)),
+    )
+
+
+def moments_graph(program: Program) -> nx.DiGraph:
+    """Return the graph of moments: ("start", i) and ("end", i), weights negated."""
+    graph = nx.DiGraph()
+    for i, (work, release) in enumerate(zip(program.work_ns, program.release_ns, strict=True)):
+        graph.add_edge("origin", ("start", i), weight=-int(release))
+        graph.add_edge(("start", i), ("end", i), weight=-int(work))
+    columns = (program.src, program.dst, program.lag_ns, program.anchor)
+    for src, dst, lag, anchor in zip(*(column.tolist() for column in columns), strict=True):
+        tail = ("end" if anchor in {END_START, END_END} else "start", src)
+        head = ("end" if anchor in {END_END, START_END} else "start", dst)
+        known = graph.get_edge_data(tail, head, {"weight": 0})["weight"]
+        exists = graph.has_edge(tail, head)
+        graph.add_edge(tail, head, weight=min(known, -lag) if exists else -lag)
+    return graph
+
+
+@given(programs())
+def test_both_engines_find_the_longest_path(program: Program) -> None:
+    """Without resources a moment is the longest path to it, for either engine."""
+    graph = moments_graph(program)
+    assume(nx.is_directed_acyclic_graph(graph))
+    shortest = nx.single_source_bellman_ford_path_length(graph, "origin")
+    count = len(program.work_ns)
+    expected = [[-shortest[side, i] for i in range(count)] for side in ("start", "end")]
+    prepared = prepare(program)
+
+    for schedule in (run_static(prepared, topological(prepared)), run_events(prepared)):
+        assert [schedule.start_ns.tolist(), schedule.end_ns.tolist()] == expected
+
+
+@given(programs())
+def test_cycles_are_found_and_lie_on_a_cycle(program: Program) -> None:
+    """Either engine refuses exactly the cyclic programs, and names tasks of one cycle."""
+    graph = moments_graph(program)
+    prepared = prepare(program)
+    if nx.is_directed_acyclic_graph(graph):
+        topological(prepared)
+        return
+    on_cycles = {
+        moment[1]
+        for part in nx.strongly_connected_components(graph)
+        if len(part) > 1 or any(graph.has_edge(moment, moment) for moment in part)
+        for moment in part
+    }
+
+    for engine in (topological, run_events):
+        with pytest.raises(ReplayError, match="cycle") as caught:
+            engine(prepared)
+        assert set(caught.value.tasks) <= on_cycles
+        assert caught.value.tasks
+
+
+def simulated(program: Program) -> list[tuple[int, int]] | None:
+    """Simulate *program* the slow way; ``None`` for a deadlock.
+
+    All moments that can be known are worked out anew after each request or release, served in
+    order of (time, releases before requests, index).
+    """
+    granted: dict[int, int] = {}
+    released: set[int] = set()
+    asked: list[int] = []
+    resource, holds = program.resource.tolist(), program.holds.tolist()
+    while True:
+        ready, start, end = known(program, granted)
+        holders = [i for i in granted if holds[i]]
+        events = [(end[i], -1 - resource[i], i) for i in holders if i in end and i not in released]
+        events += [(ready[i], i, i) for i in ready if resource[i] >= 0 and i not in asked]
+        if not events:
+            break
+        now, code, task = min(events)
+        if code < 0:
+            released.add(task)
+        else:
+            asked.append(task)
+        for i in [i for i in asked if i not in granted and resource[i] == resource[task]]:
+            if any(h not in released and resource[h] == resource[i] for h in granted if holds[h]):
+                break
+            granted[i] = now
+    count = len(resource)
+    return [(start[i], end[i]) for i in range(count)] if len(end) == count else None
+
+
+def known(
+    program: Program, granted: dict[int, int]
+) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
+    """Return ready, start and end times of all tasks that follow from *granted* starts."""
+    columns = (program.src, program.dst, program.lag_ns, program.anchor)
+    links = list(zip(*(column.tolist() for column in columns), strict=True))
+    ready: dict[int, int] = {}
+    start: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for _ in range(2 * len(program.work_ns)):
+        for i in range(len(program.work_ns)):
+            bounds: dict[bool, list[int]] = {False: [int(program.release_ns[i])], True: []}
+            is_open = {False: False, True: False}
+            for src, dst, lag, anchor in links:
+                to_end = anchor in {END_END, START_END}
+                origin = end if anchor in {END_START, END_END} else start
+                if dst == i and src in origin:
+                    bounds[to_end].append(origin[src] + lag)
+                elif dst == i:
+                    is_open[to_end] = True
+            if not is_open[False]:
+                ready[i] = max(bounds[False])
+                if program.resource[i] < 0 or i in granted:
+                    start[i] = max(ready[i], granted.get(i, 0))
+            if i in start and not is_open[True]:
+                end[i] = max(start[i] + int(program.work_ns[i]), *bounds[True], 0)
+    return ready, start, end
+
+
+@settings(max_examples=200)
+@given(programs(resources=2))
+def test_event_engine_follows_the_rules(program: Program) -> None:
+    """The compiled engine does what a plain simulation of the same rules does."""
+    assume(nx.is_directed_acyclic_graph(moments_graph(program)))
+    expected = simulated(program)
+
+    if expected is None:
+        with pytest.raises(ReplayError, match="deadlock"):
+            run(program)
+    elif program.has_resources:
+        assert times(program) == expected
+
+
+@given(programs(resources=2))
+def test_holders_never_overlap(program: Program) -> None:
+    """Nobody starts on a resource while another task holds it."""
+    try:
+        schedule = run(program)
+    except ReplayError:
+        assume(False)
+    start, end = schedule.start_ns.tolist(), schedule.end_ns.tolist()
+
+    for holder in np.flatnonzero(program.holds & (program.resource >= 0)).tolist():
+        for other in np.flatnonzero(program.resource == program.resource[holder]).tolist():
+            assert other == holder or not start[holder] < start[other] < end[holder]
+
+
+@given(programs(resources=1))
+def test_causes_explain_every_moment(program: Program) -> None:
+    """What a cause names adds up to the moment, to the nanosecond."""
+    try:
+        schedule = run(program)
+    except ReplayError:
+        assume(False)
+    moments = {"start": schedule.start_ns.tolist(), "end": schedule.end_ns.tolist()}
+    start_cause, end_cause = causes(schedule)
+
+    for i, (first, second) in enumerate(zip(start_cause, end_cause, strict=True)):
+        if first >= 0:
+            side = "end" if program.anchor[first] in {END_START, END_END} else "start"
+            bound = moments[side][program.src[first]] + program.lag_ns[first]
+        else:
+            bound = program.release_ns[i] if first == UNBOUND else moments["end"][HOLDER - first]
+        assert moments["start"][i] == bound
+        if second >= 0:
+            side = "end" if program.anchor[second] == END_END else "start"
+            assert moments["end"][i] == moments[side][program.src[second]] + program.lag_ns[second]
+        else:
+            assert moments["end"][i] == moments["start"][i] + program.work_ns[i]
+
+
+# --- bad programs ------------------------------------------------------------------------------
+
+
+def test_cycle_is_an_error_that_names_its_tasks() -> None:
+    """Only the tasks on the cycle are named."""
+    program = by_hand([1, 1, 1, 1], [Link(0, 1), Link(1, 2), Link(2, 1), Link(2, 3)])
+
+    with pytest.raises(ReplayError, match=r"edges form a cycle through tasks 1, 2$") as caught:
+        run(program)
+    assert caught.value.tasks == (1, 2)
+
+
+def test_long_cycles_are_named_in_part() -> None:
+    """Eight tasks are enough to find it."""
+    program = by_hand([1] * 20, [Link(i, (i + 1) % 20) for i in range(20)])
+
+    with pytest.raises(ReplayError, match=r"and 12 more$"):
+        run(program)
+
+
+def test_deadlock_is_an_error_and_not_a_hang() -> None:
+    """A lock held until a task ends that needs the lock is never given free."""
+    program = by_hand(
+        [5, 5],
+        [Link(0, 1, 1, START_START), Link(1, 0, 0, END_END)],
+        resource=[0, 0],
+        holds=[True, False],
+    )
+
+    with pytest.raises(
+        ReplayError, match="deadlock: tasks 0 hold a resource that tasks 1 queue for"
+    ) as caught:
+        run(program)
+    assert caught.value.tasks == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("work_ns", [3, -1], "work_ns of task 1 is negative"),
+        ("release_ns", [-2, 0], "release_ns of task 0 is negative"),
+        ("work_ns", [3], "work_ns has 1 entries for 2 tasks x 1 repetitions"),
+        ("lag_ns", [], "lag_ns has 0 entries for 1 edges"),
+        ("dst", [2], "dst of edge 0 is 2, expected 0 to 1"),
+        ("src", [-1], "src of edge 0 is -1, expected 0 to 1"),
+        ("anchor", [4], "anchor of edge 0 is 4, expected 0 to 3"),
+    ],
+)
+def test_columns_out_of_range_are_refused(column: str, values: list[int], message: str) -> None:
+    """Compiled code never reads outside its arrays."""
+    program = by_hand([3, 4], [Link(0, 1)])
+    dtype = getattr(program, column).dtype
+
+    with pytest.raises(ReplayError, match=message):
+        run(replace(program, **{column: np.array(values, dtype)}))  # type: ignore[arg-type]
