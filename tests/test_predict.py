@@ -1,0 +1,143 @@
+"""A prediction is the measured step times the ratio of the replays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.predict import (
+    has_device,
+    identity,
+    interval,
+    measured_step,
+    predict,
+    step_interval,
+)
+from foretrace.tracer.trace import TraceMeta
+from foretrace.transforms import parse_scenario
+from foretrace.transforms.literal import literal
+from foretrace.validated import load_table
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+FASTER_GEMM = 'faster_kernels(pattern="gemm", speedup=3)'
+
+
+def device_bound(*, unprofiled_step_ns: tuple[int, ...] = (), batch: int | None = None) -> Graph:
+    """Return a stream of one gemm (30 µs) and one relu (10 µs), measured at 80 µs a step."""
+    meta = TraceMeta(
+        format="foretrace",
+        source="literal",
+        unprofiled_step_ns=unprofiled_step_ns,
+        batch_size=batch,
+    )
+    tasks = [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)]
+    return literal(tasks, wrap=True, meta=meta, measured_step_ns=80_000)
+
+
+def test_the_ratio_of_the_replays_scales_the_measured_step() -> None:
+    """Replays of 40 and 20 µs turn a measured step of 80 µs into 40."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert (found.replayed_before_ns, found.replayed_after_ns) == (40_000, 20_000)
+    assert (found.predicted_ns, found.speedup) == (40_000, 2)
+
+
+def test_the_unprofiled_step_is_the_truth_where_it_is_known() -> None:
+    """Steps measured without the profiler are preferred, without their highest and lowest fifth."""
+    found = measured_step(device_bound(unprofiled_step_ns=(50, 60, 60, 60, 900)))
+
+    assert (found.step_ns, found.source) == (60, "unprofiled")
+
+
+def test_the_recorded_step_is_the_truth_otherwise() -> None:
+    """Without such a measurement the recording itself has to do, and a warning says so."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert (found.measured.step_ns, found.measured.source) == (80_000, "profiled")
+    assert any("under the profiler only" in warning for warning in found.warnings)
+
+
+def test_identity_compares_replay_and_measurement() -> None:
+    """A replay of 40 µs against a measured 80 µs is off by half."""
+    found = identity(device_bound())
+
+    assert (found.replayed_ns, found.error) == (40_000, -0.5)
+    assert found.settled
+
+
+def test_the_critical_path_adds_up_to_the_step() -> None:
+    """No time is left unexplained, before or after."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.critical_path_before == {"kernel": 40_000}
+    assert found.critical_path_after == {"kernel": 20_000}
+
+
+def test_the_sources_of_costs_are_shares_of_the_work() -> None:
+    """Half of the work after the change is recorded, half is the user's figure."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.costs == {"recorded": 0.5, "user": 0.5}
+
+
+def test_a_transform_without_pairs_is_unvalidated() -> None:
+    """The label and the warning name the transform."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "unvalidated"
+    assert any("validated faster_kernels" in warning for warning in found.warnings)
+
+
+def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of 10 % makes 40 µs an interval of 36 to 44."""
+    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.1})
+
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "validated"
+    assert found.interval_ns == pytest.approx((36_000, 44_000))
+
+
+def test_more_samples_per_step_count_as_speed() -> None:
+    """Twice the batch in twice the time is no gain."""
+    before = predict(device_bound(batch=32), parse_scenario([FASTER_GEMM]))
+    doubled = replace(before, samples_after=64, replayed_after_ns=80_000)
+
+    assert (doubled.speedup, doubled.predicted_ns) == (1, 160_000)
+
+
+def test_steps_that_vary_make_an_interval() -> None:
+    """The interval of the mean lies around 1 and is the same on every run."""
+    low, high = step_interval((90, 100, 110, 100))
+
+    assert 0.9 < low < 1 < high < 1.1
+    assert (low, high) == step_interval((90, 100, 110, 100))
+
+
+def test_one_step_has_no_variation() -> None:
+    """A single sample says nothing about its spread."""
+    assert step_interval((100,)) == (1.0, 1.0)
+
+
+def test_an_interval_never_goes_below_zero() -> None:
+    """An error beyond 100 % does not make negative time."""
+    assert interval(100.0, (1.0, 1.0), 1.5) == (0.0, 250.0)
+
+
+def test_a_step_without_work_cannot_be_predicted() -> None:
+    """There is no ratio to form."""
+    empty = literal([("gemm", "kernel", 0, 0, None)], wrap=True, measured_step_ns=1)
+
+    with pytest.raises(TransformError, match="no work"):
+        predict(empty, parse_scenario([FASTER_GEMM]))
+
+
+def test_hardware_is_told_by_the_lanes() -> None:
+    """A stream makes a GPU job, threads alone a CPU job."""
+    assert has_device(device_bound())
+    assert not has_device(literal([("step", "host", 0, 10, None)]))

@@ -1,0 +1,55 @@
+"""Predicted against measured, next to two null models."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.transforms import parse_scenario
+from foretrace.transforms.literal import literal
+from foretrace.validate import compare, validate
+
+SCENARIO = parse_scenario(['faster_kernels(pattern="gemm", speedup=3)'])
+BEFORE = literal(
+    [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)],
+    wrap=True,
+    measured_step_ns=40_000,
+)
+AFTER = literal(
+    [("gemm", "kernel", 0, 15_000, None), ("relu", "kernel", 0, 10_000, None)],
+    wrap=True,
+    measured_step_ns=25_000,
+)
+
+
+def test_errors_are_signed_shares_of_the_measured_value() -> None:
+    """20 µs predicted, 25 measured, 40 before."""
+    found = validate(BEFORE, AFTER, SCENARIO)
+
+    assert found.error == pytest.approx(-0.2)
+    assert found.null_no_change_error == pytest.approx(0.6)
+    assert found.measured_after_source == "profiled"
+    assert not found.is_inside_interval
+
+
+def test_a_better_measurement_can_be_given() -> None:
+    """What the user measured without the profiler is the truth."""
+    found = validate(BEFORE, AFTER, SCENARIO, measured_ns=20_000)
+
+    assert found.error == pytest.approx(0.0)
+    assert found.measured_after_source == "given"
+    assert found.is_inside_interval
+
+
+def test_the_paper_has_no_constants_for_some() -> None:
+    """A user's own figure is no published constant: the second null model is absent or equal."""
+    found = validate(BEFORE, AFTER, SCENARIO)
+
+    assert found.null_paper_error in {None, found.error}
+
+
+@pytest.mark.parametrize("measured_ns", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_measurement_is_a_positive_time(measured_ns: float) -> None:
+    """Nothing else can be compared with."""
+    with pytest.raises(TransformError, match="measured step after"):
+        compare(BEFORE, SCENARIO, measured_ns, "given")
