@@ -39,6 +39,8 @@ TASK_COLUMNS = (
     Column("fill", "float64", "", "share of the device that a kernel's grid can occupy at once; >= 1 saturates it"),
     Column("wait", "category", "", "what a host task waits for before it returns: one of WAITS ('own': the work it launched)"),
     Column("wait_lane", "int32", "", "lane (stream) waited for, with wait 'stream' or 'event'"),
+    Column("return_ns", "int64", "ns", "end of the awaited work to the return of the waiting call; may be negative"),
+    Column("lock", "int8", "", "driver lock: 0 ignores it, 1 waits for it, 2 holds it; -1: as its kind does"),
     Column("cost", "category", "", "where work_ns came from: one of COSTS"),
 )
 
@@ -52,6 +54,7 @@ EDGE_KINDS = {
     "join": "waiting for another thread",
     "data": "a batch handed from loader to consumer, or a free slot handed back",
     "collective": "ranks meet",
+    "queue": "a launch waits for a free slot in the launch queue (made when the graph is lowered)",
 }
 
 EDGE_COLUMNS = (

@@ -1,0 +1,107 @@
+"""The definition of a valid graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.graph.model import (
+    COSTS,
+    DEVICE_KINDS,
+    EDGE_COLUMNS,
+    EDGE_KINDS,
+    LANE_COLUMNS,
+    LANE_KINDS,
+    OPERATOR_COLUMNS,
+    PHASES,
+    TASK_COLUMNS,
+    TASK_KINDS,
+    WAITS,
+    Graph,
+)
+from foretrace.schema import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+
+def check(graph: Graph) -> Graph:
+    """Return *graph* if it holds every invariant.
+
+    Raises
+    ------
+    GraphError
+        Naming the column, task or edge that breaks one: missing columns, unknown categories, ids
+        out of range, negative times, an edge that points at itself, order edges that branch or
+        leave their lane, launches of something that is no device task.
+    """
+    require(graph.tasks, TASK_COLUMNS, GraphError, "tasks")
+    require(graph.edges, EDGE_COLUMNS, GraphError, "edges")
+    require(graph.lanes, LANE_COLUMNS, GraphError, "lanes")
+    require(graph.operators, OPERATOR_COLUMNS, GraphError, "operators")
+    tasks, edges = graph.tasks, graph.edges
+    _known(tasks, "kind", TASK_KINDS)
+    _known(tasks, "phase", PHASES)
+    _known(tasks, "wait", WAITS)
+    _known(tasks, "cost", COSTS)
+    _known(edges, "kind", tuple(EDGE_KINDS))
+    _known(graph.lanes, "kind", LANE_KINDS)
+    _within(tasks, "lane", 0, len(graph.lanes))
+    _within(tasks, "wait_lane", -1, len(graph.lanes))
+    _within(tasks, "operator", -1, len(graph.operators))
+    _within(tasks, "work_ns", 0, None)
+    _within(tasks, "duration_ns", 0, None)
+    _within(edges, "src", 0, len(tasks))
+    _within(edges, "dst", 0, len(tasks))
+    _within(edges, "shift", 0, None)
+    if graph.steps < 1:
+        raise GraphError(f"a graph has at least 1 step, not {graph.steps}")
+    _edges(graph)
+    return graph
+
+
+def _known(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
+    used = frame[column].cat.categories[np.unique(frame[column].cat.codes[frame[column].notna()])]
+    strange = [v for v in used if v not in values]
+    if strange:
+        raise GraphError(f"{column} {strange[0]!r} is unknown, expected one of {', '.join(values)}")
+
+
+def _within(frame: pd.DataFrame, column: str, low: int, high: int | None) -> None:
+    values = frame[column].to_numpy()
+    wrong = values < low if high is None else (values < low) | (values >= high)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise GraphError(f"row {row}: {column} is {values[row]}, out of range")
+
+
+def _edges(graph: Graph) -> None:
+    edges = graph.edges
+    src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
+    kind = edges["kind"].to_numpy(dtype=str)
+    itself = (src == dst) & (edges["shift"].to_numpy() == 0)
+    if itself.any():
+        raise GraphError(f"task {src[np.flatnonzero(itself)[0]]} has an edge to itself")
+    negative = (edges["lag_ns"].to_numpy() < 0) & (kind != "return")
+    if negative.any():
+        row = int(np.flatnonzero(negative)[0])
+        raise GraphError(f"edge {row} ({kind[row]}) has a negative lag; only return edges may")
+    lane = graph.tasks["lane"].to_numpy()
+    order = np.isin(kind, ("thread", "stream"))
+    crossing = order & (lane[src] != lane[dst])
+    if crossing.any():
+        row = int(np.flatnonzero(crossing)[0])
+        raise GraphError(f"edge {row} orders tasks of two lanes, {lane[src[row]]} and {lane[dst[row]]}")
+    for name, ends in (("successors", src), ("predecessors", dst)):
+        count = np.bincount(ends[order], minlength=len(lane)) if len(lane) else ends
+        if (count > 1).any():
+            raise GraphError(f"task {int(np.argmax(count > 1))} has several {name} on its lane")
+    device = graph.tasks["kind"].isin(DEVICE_KINDS).to_numpy()
+    wrong = (kind == "launch") & (device[src] | ~device[dst])
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise GraphError(f"edge {row} launches task {dst[row]}, which is no device task, or from one")
