@@ -8,8 +8,8 @@ import numpy as np
 
 from foretrace.errors import GraphError
 from foretrace.replay.program import ReplayError
-from foretrace.replay.steady import steady
-from foretrace.replay.timeline import Timeline, timeline
+from foretrace.replay.steady import steady_state
+from foretrace.replay.timeline import Timeline, settled_timeline
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -32,10 +32,10 @@ def replay(graph: Graph) -> Timeline:
 
     on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
     try:
-        found = steady(lambda repetitions: lower(graph, repetitions), on_device)
+        found = steady_state(lambda repetitions: lower(graph, repetitions), on_device)
     except ReplayError as error:
         raise GraphError(f"replay: {error}{_named(graph, error.tasks)}") from None
-    return timeline(graph, found)
+    return settled_timeline(graph, found)
 
 
 def _named(graph: Graph, tasks: tuple[int, ...]) -> str:

@@ -52,19 +52,22 @@ def limiting_cycle(steady: Steady) -> Chain:
     """Return the chain of causes that closes on itself some repetitions earlier.
 
     No step can be shorter than this chain is long per repetition: it is the bottleneck. Empty
-    when the walk back to the beginning meets no moment twice.
+    when the walk back to the beginning meets no moment twice; not as long as the period where
+    waiting for resources or a fill that has not ended makes up the rest.
     """
     program, schedule = steady.program, steady.schedule
     last = (program.repetitions - 1) * program.tasks + steady.pace
+    moments = np.concatenate((schedule.start_ns, schedule.end_ns))
     late, early = _closing(
         program.tasks,
         last,
+        steady.period_ns,
+        moments,
         np.concatenate(causes(schedule)),
         program.src,
         program.anchor,
         program.kind,
     )
-    moments = np.concatenate((schedule.start_ns, schedule.end_ns))
     return _chain(schedule, late, int(moments[early]))
 
 
@@ -154,19 +157,36 @@ def _walk(
 
 @njit(cache=True)
 def _closing(
-    tasks: int, moment: int, cause: Ints, src: Ints, anchor: Bytes, kind: Bytes
+    tasks: int,
+    moment: int,
+    period: float,
+    moments: Longs,
+    cause: Ints,
+    src: Ints,
+    anchor: Bytes,
+    kind: Bytes,
 ) -> tuple[int, int]:
-    """Walk back until a row's moment is met again; return its later and earlier occurrence."""
-    count = len(cause) // 2
+    """Walk back until a row's moment is met again a full *period* per repetition earlier.
+
+    Return the later and the earlier occurrence; the slowest that was met where none is as slow.
+    """
+    count = len(moments) // 2
     seen = np.full(2 * tasks, -1, np.int32)
+    slowest = 0.0
+    late, early = moment, moment
     while True:
         place = moment % count % tasks + (tasks if moment >= count else 0)
         if seen[place] >= 0:
-            return seen[place], moment
+            repetitions = (seen[place] - moment) // tasks
+            pace = (moments[seen[place]] - moments[moment]) / repetitions
+            if pace > slowest:
+                late, early, slowest = seen[place], moment, pace
+            if pace >= period:
+                return late, early
         seen[place] = moment
         before, why = _step(moment, cause[moment], count, src, anchor, kind)
         if why == RELEASE:
-            return moment, moment
+            return late, early
         moment = before
 
 

@@ -56,7 +56,7 @@ class Steady:
         return self.schedule.prepared.program
 
 
-def steady(lower: Callable[[int], Program], on_device: Flags) -> Steady:
+def steady_state(lower: Callable[[int], Program], on_device: Flags) -> Steady:
     """Run ever more repetitions until the periods settle.
 
     Parameters

@@ -148,7 +148,7 @@ class Timeline:
         return pd.DataFrame(columns)
 
 
-def timeline(graph: Graph, steady: Steady) -> Timeline:
+def settled_timeline(graph: Graph, steady: Steady) -> Timeline:
     """Cut the settled repetition out of *steady*."""
     program, schedule = steady.program, steady.schedule
     rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)

@@ -23,6 +23,7 @@ from foretrace.replay.program import (
 )
 from foretrace.replay.schedule import HOLDER, UNBOUND, causes
 
+patient = settings(deadline=None)  # the first example compiles
 ANCHORS = (END_START, START_START, END_END, START_END)
 
 
@@ -225,6 +226,7 @@ def moments_graph(program: Program) -> nx.DiGraph:
     return graph
 
 
+@patient
 @given(programs())
 def test_both_engines_find_the_longest_path(program: Program) -> None:
     """Without resources a moment is the longest path to it, for either engine."""
@@ -239,6 +241,7 @@ def test_both_engines_find_the_longest_path(program: Program) -> None:
         assert [schedule.start_ns.tolist(), schedule.end_ns.tolist()] == expected
 
 
+@patient
 @given(programs())
 def test_cycles_are_found_and_lie_on_a_cycle(program: Program) -> None:
     """Either engine refuses exactly the cyclic programs, and names tasks of one cycle."""
@@ -320,7 +323,7 @@ def known(
     return ready, start, end
 
 
-@settings(max_examples=200)
+@patient
 @given(programs(resources=2))
 def test_event_engine_follows_the_rules(program: Program) -> None:
     """The compiled engine does what a plain simulation of the same rules does."""
@@ -334,6 +337,7 @@ def test_event_engine_follows_the_rules(program: Program) -> None:
         assert times(program) == expected
 
 
+@patient
 @given(programs(resources=2))
 def test_holders_never_overlap(program: Program) -> None:
     """Nobody starts on a resource while another task holds it."""
@@ -348,6 +352,7 @@ def test_holders_never_overlap(program: Program) -> None:
             assert other == holder or not start[holder] < start[other] < end[holder]
 
 
+@patient
 @given(programs(resources=1))
 def test_causes_explain_every_moment(program: Program) -> None:
     """What a cause names adds up to the moment, to the nanosecond."""

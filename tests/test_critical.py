@@ -1,0 +1,191 @@
+"""Critical path, limiting cycle and slack of small steady programs; the timeline on top."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretrace.replay.by_hand import Link, by_hand
+from foretrace.replay.critical import (
+    REASONS,
+    Chain,
+    critical_path,
+    limiting_cycle,
+    slack,
+)
+from foretrace.replay.program import END_END, START_START, Program
+from foretrace.replay.steady import Steady, steady_state
+
+HOST_AND_DEVICE = np.array([False, True])
+
+
+def job(
+    repetitions: int, *, host_ns: int = 5, device_ns: int = 7, return_ns: int | None = None
+) -> Program:
+    """One launch and one kernel per repetition; gaps 1, latency 6."""
+    links = [
+        Link(0, 0, 1, shift=1, kind="thread"),
+        Link(1, 1, 1, shift=1, kind="stream"),
+        Link(0, 1, 6, START_START, kind="launch"),
+    ]
+    if return_ns is not None:
+        links.append(Link(1, 0, return_ns, END_END, kind="return"))
+    return by_hand([host_ns, device_ns], links, repetitions=repetitions, lane=[0, 1])
+
+
+def settled(**options: Any) -> Steady:
+    """Return the steady state of `job`."""
+    return steady_state(partial(job, **options), HOST_AND_DEVICE)
+
+
+def parts(chain: Chain, tasks: int = 2) -> list[tuple[int, str, int]]:
+    """Return (row, reason, length) of the segments, in order of time."""
+    columns = (chain.task % tasks, chain.why, chain.to_ns - chain.from_ns)
+    return [
+        (row, REASONS[why], length)
+        for row, why, length in zip(*(column.tolist() for column in columns), strict=True)
+    ][::-1]
+
+
+def test_device_bound_path_stays_on_the_device() -> None:
+    """Kernel after kernel, with the gap between them."""
+    assert parts(critical_path(settled())) == [(1, "work", 7), (1, "stream", 1)]
+
+
+def test_host_bound_path_stays_on_the_host() -> None:
+    """The kernel hides behind the next launch."""
+    assert parts(critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
+
+
+def test_synchronous_path_goes_round() -> None:
+    """Launch, kernel, return, and the host's gap: the whole of the step."""
+    found = settled(return_ns=8)
+
+    expected = [(1, "launch", 6), (1, "work", 7), (0, "return", 8), (0, "thread", 1)]
+    assert parts(critical_path(found)) == expected
+    assert parts(limiting_cycle(found)) == expected
+
+
+def test_negative_return_lag_is_no_negative_part() -> None:
+    """The part of the copy after the call returned is not on the path."""
+    found = settled(device_ns=50, return_ns=-30, host_ns=5)
+
+    assert found.period_ns == 51.0  # the device's own 50 + 1 still binds
+    expected = [(1, "work", 29), (1, "stream", 1), (1, "work", 20), (0, "thread", 1)]
+    assert parts(critical_path(found)) == expected
+    assert parts(limiting_cycle(found)) == [(1, "stream", 1), (1, "work", 50)]
+
+    slow_host = steady_state(
+        lambda k: by_hand(
+            [5, 50, 40],
+            [
+                Link(0, 1, 6, START_START, kind="launch"),
+                Link(1, 0, -30, END_END, kind="return"),
+                Link(0, 2, kind="thread"),
+                Link(2, 0, 2, shift=1, kind="thread"),
+            ],
+            repetitions=k,
+            lane=[0, 1, 0],
+        ),
+        HOST_AND_DEVICE,
+    )
+    expected = [(1, "launch", 6), (1, "work", 20), (2, "work", 40), (0, "thread", 2)]
+    assert parts(critical_path(slow_host), 3) == expected
+
+
+def test_path_through_a_held_resource_shows_the_holder() -> None:
+    """Two streams share the device: the step is the sum, with the hand-over marked."""
+    found = steady_state(
+        lambda k: by_hand(
+            [6, 9],
+            [Link(0, 0, shift=1), Link(1, 1, shift=1)],
+            repetitions=k,
+            lane=[0, 1],
+            resource=[0, 0],
+            holds=[True, True],
+        ),
+        np.array([True, True]),
+    )
+
+    assert found.period_ns == 15.0
+    path = parts(critical_path(found))
+    assert Counter(path) == Counter(
+        [(0, "work", 6), (1, "work", 9), (0, "resource", 0), (1, "resource", 0)]
+    )
+
+
+def test_unbound_start_ends_the_walk() -> None:
+    """What nothing explains is a release, so that the parts still add up."""
+
+    def released(repetitions: int) -> Program:
+        program = by_hand([3], repetitions=repetitions)
+        program.release_ns[:] = 10 * np.arange(repetitions)
+        return program
+
+    found = steady_state(released, np.array([False]))
+
+    assert parts(critical_path(found), 1) == [(0, "release", 10)]
+    assert parts(limiting_cycle(found), 1) == []
+
+
+def test_cycle_of_two_repetitions_is_found() -> None:
+    """The limiting chain may close on itself two repetitions earlier."""
+    links = [Link(0, 0, 0, shift=1, kind="thread"), Link(0, 1), Link(1, 0, 0, shift=2)]
+    alternating = partial(by_hand, [3, 8], links, lane=[0, 1])
+    found = steady_state(lambda k: alternating(repetitions=k), HOST_AND_DEVICE)
+
+    assert found.period_ns == 5.5
+    assert parts(limiting_cycle(found)) == [(1, "work", 8), (0, "work", 3)]
+
+
+def test_slack_of_a_hidden_kernel() -> None:
+    """Before the host's last launch ends at 49, each kernel could start two steps later or so."""
+    found = settled(host_ns=9)
+
+    host, device = slack(found)
+    assert host == 0
+    # window 1 of 4: starts at 16, the kernels after it need 8, 8 and 7, the last end is 46 + 0
+    last_end = int(found.schedule.end_ns.max())
+    start = int(found.schedule.start_ns[found.window * 2 + 1])
+    assert device == last_end - 8 - 8 - 7 - start
+
+
+def test_binding_holders_have_no_slack() -> None:
+    """A task behind a held resource makes its holder critical."""
+    found = steady_state(
+        lambda k: by_hand(
+            [6, 9],
+            [Link(0, 0, shift=1), Link(1, 1, shift=1)],
+            repetitions=k,
+            lane=[0, 1],
+            resource=[0, 0],
+            holds=[True, True],
+        ),
+        np.array([True, True]),
+    )
+
+    assert slack(found).tolist() == [0, 0]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 50), st.integers(1, 50), st.one_of(st.none(), st.integers(-20, 20)))
+def test_parts_add_up_to_the_pattern(host_ns: int, device_ns: int, return_ns: int | None) -> None:
+    """No time is unexplained, and none counted twice."""
+    found = settled(host_ns=host_ns, device_ns=device_ns, return_ns=return_ns)
+    path = critical_path(found)
+
+    assert int((path.to_ns - path.from_ns).sum()) == found.period_ns * found.cycle
+    assert (path.from_ns[:-1] == path.to_ns[1:]).all()
+    cycle = limiting_cycle(found)
+    assert int((cycle.to_ns - cycle.from_ns).sum()) % found.period_ns == 0
+    assert (slack(found) >= 0).all()
+
+
+def test_reasons_are_edge_kinds_and_three_more() -> None:
+    """Reports use these words."""
+    assert REASONS[-3:] == ("work", "resource", "release")
