@@ -34,7 +34,7 @@ docs: $(VENV)/installed-test
 	$(PY) -m foretrace.reference docs
 
 golden: $(VENV)/installed-test
-	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py
+	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py tests/test_docs.py
 
 accuracy: $(VENV)/installed-demo
 	$(PY) -m foretrace.accuracy

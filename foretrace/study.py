@@ -17,7 +17,7 @@ from foretrace.predict import has_device, identity, measured_step
 from foretrace.progress import stage
 from foretrace.tracer.files import load
 from foretrace.tracer.pairs import read_pairs
-from foretrace.transforms import apply, paper, parse_scenario
+from foretrace.transforms import apply, parse_scenario
 from foretrace.transforms.scenario import names
 from foretrace.validate import compare
 
@@ -246,6 +246,8 @@ def optimizer_ns(graph: Graph) -> float:
 
 
 def _paper_optimizer_ns(before: Graph, scenario: Scenario) -> float | None:
+    from foretrace.transforms.paper import paper
+
     try:
         return optimizer_ns(apply(before, paper(scenario)))
     except TransformError:

@@ -112,9 +112,7 @@ def _counts(column: pd.Series) -> dict[str, int]:
 def _classes(device: pd.DataFrame) -> dict[str, int]:
     """Return device time by class of kernel, longest first."""
     totals = device["duration_ns"].groupby(classes(device["name"])).sum().to_dict()
-    return {
-        str(name): int(ns) for name, ns in sorted(totals.items(), key=lambda i: (-i[1], i[0]))
-    }
+    return {str(name): int(ns) for name, ns in sorted(totals.items(), key=lambda i: (-i[1], i[0]))}
 
 
 def _top_kernels(device: pd.DataFrame, count: int = 10) -> dict[str, tuple[int, int]]:
