@@ -103,7 +103,8 @@ def insert(
         Lag between anchor and new task; by default 0 on the host, the device's gap on a stream.
     **columns
         Task columns: ``name``, ``kind``, ``work_ns`` and ``cost`` at least. What is not given is
-        the anchor's (lane, step, phase, module, start) or unknown.
+        the anchor's (lane, step, phase, module; the start, 1 ns earlier with "before", so that
+        host order can be told) or unknown.
 
     Returns
     -------
@@ -123,8 +124,9 @@ def insert(
     count = len(graph.tasks)
     rows = count + np.arange(len(anchors), dtype=np.int64)
     unknown = {"duration_ns": 0, "operator": -1, "bytes": np.nan, "flops": np.nan, "blocks": -1}
-    quiet = {"fill": np.nan, "wait": "none", "wait_lane": -1}
-    tasks = append(graph.tasks, anchors, {**unknown, **quiet, **columns})
+    quiet = {"fill": np.nan, "wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1}
+    start = graph.tasks["start_ns"].to_numpy()[anchors] - int(place == "before")
+    tasks = append(graph.tasks, anchors, {**unknown, **quiet, "start_ns": start, **columns})
     order = np.argsort(anchors, kind="stable")
     at, new = anchors[order], rows[order]
     first = np.append(True, at[1:] != at[:-1])[: len(at)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import Mask, Rows, append, is_in
 from foretrace.transforms.primitives import CHAINS, chain, edge_rows
 from foretrace.transforms.removal import Hops, hops
@@ -49,6 +50,7 @@ def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
     for copy, rows in enumerate(copies):
         place[copy, original] = rows
     tasks = append(graph.tasks, np.tile(original, times - 1), {})
+    tasks = tasks.assign(start_ns=_starts(graph, where, place))
     edges = _Copier(graph, where, place).edges()
     return replace(graph, tasks=tasks, edges=edges), copies
 
@@ -62,6 +64,32 @@ def _with_both_ends(graph: Graph, where: Mask) -> Mask:
     wide[call[where[has]]] = True
     wide[has[wide[call]]] = True
     return wide
+
+
+def _starts(graph: Graph, where: Mask, place: Rows) -> Rows:
+    """Return starts that keep the order: each copy of a step's block after the one before it.
+
+    The call order decides what a synchronisation waits for, so the host's block sets the pace.
+    """
+    tasks = graph.tasks
+    start = tasks["start_ns"].to_numpy().astype(np.int64)
+    end = start + tasks["duration_ns"].to_numpy()
+    step = np.clip(tasks["step"].to_numpy(), 0, graph.steps - 1)
+    host = ~is_in(tasks["kind"], *DEVICE_KINDS)
+    pace = where & (host if (where & host).any() else ~host)
+    first = np.full(graph.steps, np.iinfo(np.int64).max)
+    last = np.full(graph.steps, np.iinfo(np.int64).min)
+    np.minimum.at(first, step[pace], start[pace])
+    np.maximum.at(last, step[pace], end[pace])
+    length = np.maximum(last - first, 0) * (first <= last) + 1
+    times = len(place)
+    before = (times - 1) * (np.cumsum(length) - length)
+    after = ~where & (start >= np.where(first <= last, last, first)[step])
+    moved = start + before[step] + np.where(after, (times - 1) * length[step], 0)
+    copies = [
+        start[where] + before[step[where]] + copy * length[step[where]] for copy in range(1, times)
+    ]
+    return np.concatenate([moved, *copies])
 
 
 @dataclass(frozen=True)

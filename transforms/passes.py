@@ -1,0 +1,141 @@
+"""Count how often an optimizer step passes over the parameters' memory.
+
+A pass reads or writes as many bytes as the parameters have. An element-wise kernel makes one pass
+per pointer it takes; a fused Adam reads parameter, gradient and two states and writes three: 7.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.transforms.columns import Mask, by_category, is_in
+from foretrace.transforms.costs import floor_ns, without_floor
+from foretrace.transforms.selection import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from foretrace.graph.model import Graph
+
+ALREADY_FUSED = re.compile(r"(?i)fused_?(adam|sgd|adagrad|lamb)|AdamFunctor|FusedOptimizer")
+NOT_THE_UPDATE = re.compile(r"(?i)non_?finite|unscale|norm|fill|memset|memcpy|zero_")
+POINTERS = re.compile(r"[aA]rray<char ?\*, ?(?:\((?:int|unsigned long)\))?(\d)")
+DEPTH = re.compile(r"TensorList(?:ScalarList)?Metadata<(?:[a-z]+, )?(?:\(int\))?(\d)")
+IN_PLACE = {1: 2, 2: 3, 3: 4, 4: 5}
+"""Tensor lists of a multi-tensor kernel → passes: it reads each and writes one."""
+
+TENSORS_PER_LAUNCH = 36
+"""Four lists (parameter, gradient, two states) fit that many tensors into one launch (PyTorch)."""
+
+ELEMENTS_PER_LAUNCH = 320 * 65_536
+"""Blocks per launch times elements per block of PyTorch's multi-tensor kernels."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """The optimizer step of a graph, per step of the job.
+
+    ``pass_ns`` is the device time of one pass over the parameters.
+    """
+
+    where: Mask
+    passes: float
+    tensors: int
+    pass_ns: float
+    state_passes: int
+    floor_ns: int
+
+    @property
+    def launches(self) -> int:
+        """Kernels of a fused step."""
+        return max(1, -(-self.tensors // TENSORS_PER_LAUNCH))
+
+    @property
+    def fused_ns(self) -> float:
+        """Device time of a fused step."""
+        return self.pass_ns * self.state_passes + self.floor_ns
+
+
+def find_update(graph: Graph) -> Update:
+    """Find the kernels of the optimizer step and count their passes.
+
+    Raises
+    ------
+    TransformError
+        There is no optimizer phase, or it is fused already.
+    """
+    tasks = graph.tasks
+    kernels = is_in(tasks["kind"], "kernel") & is_in(tasks["phase"], "optimizer")
+    require(kernels, graph, "kernel in the optimizer phase")
+    if (kernels & by_category(tasks["name"], lambda n: ALREADY_FUSED.search(n) is not None)).any():
+        raise TransformError("the optimizer is fused already; there is nothing to fuse")
+    multi = kernels & by_category(tasks["name"], lambda n: "multi_tensor_apply" in n)
+    skip = by_category(tasks["name"], lambda n: NOT_THE_UPDATE.search(n) is not None)
+    where = kernels & ~skip
+    where &= multi if (multi & ~skip).sum() > (where & ~multi).sum() else ~multi
+    require(where, graph, "element-wise kernel in the optimizer phase")
+    return _counted(graph, where, is_multi=bool((where & multi).any()))
+
+
+def passes_of(name: str) -> int:
+    """Return the passes one kernel makes.
+
+    Examples
+    --------
+    >>> passes_of("vectorized_elementwise_kernel<4, Mul<float>, at::detail::Array<char*, 2>>")
+    2
+    >>> passes_of("multi_tensor_apply_kernel<TensorListMetadata<3>, PointwiseOpFunctor<float>>")
+    4
+    """
+    pointers = POINTERS.search(name)
+    if pointers:
+        return int(pointers.group(1))
+    depth = DEPTH.search(name)
+    return IN_PLACE.get(int(depth.group(1)), 7) if depth else 3
+
+
+def state_passes(optimizer: Mapping[str, Any] | None, names: list[str]) -> int:
+    """Return the passes of a fused step: 7 for Adam's kind, 5 for SGD with momentum, 3 without.
+
+    What the recorder saw decides; else a square root among the kernels gives Adam away.
+    """
+    if optimizer and optimizer.get("state_passes"):
+        return int(optimizer["state_passes"])
+    if any("sqrt" in name or "addcdiv" in name for name in names):
+        return 7
+    return 5 if len(names) > 1 else 3
+
+
+def _counted(graph: Graph, where: Mask, *, is_multi: bool) -> Update:
+    tasks, floor = graph.tasks, floor_ns(graph)
+    rows = np.flatnonzero(where)
+    codes = tasks["name"].cat.codes.to_numpy()[rows]
+    kinds, of, count = np.unique(codes, return_inverse=True, return_counts=True)
+    names = [str(tasks["name"].cat.categories[code]) for code in kinds]
+    each = np.array([passes_of(name) for name in names], np.float64)
+    time = without_floor(tasks["work_ns"].to_numpy()[rows], floor)
+    spent = np.bincount(of, weights=time, minlength=len(kinds))
+    optimizer = graph.meta.optimizer or {}
+    tensors = int(optimizer.get("tensors") or 0)
+    if is_multi:
+        unit = max(float((spent / each).min()), 1.0)
+        passes = float((each * np.maximum(1, np.rint(spent / each / unit))).sum())
+        tensors = tensors or TENSORS_PER_LAUNCH * int(count.min() // graph.steps or 1)
+    else:
+        once = np.array(["addcdiv" in name for name in names])
+        per_step = count[once].sum() if once.any() else count.min()
+        passes = float((each * count).sum() / per_step)
+        tensors = tensors or max(1, int(per_step // graph.steps))
+    return Update(
+        where=where,
+        passes=passes,
+        tensors=tensors,
+        pass_ns=float(time.sum()) / graph.steps / passes,
+        state_passes=state_passes(optimizer, names),
+        floor_ns=floor,
+    )
