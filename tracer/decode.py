@@ -1,120 +1,132 @@
-"""From the bytes of a Kineto file to event objects: typed when msgspec is there, else not.
+"""From the text of a Kineto file to lists of fields: typed when msgspec is there, else not.
 
-Both ways end in objects with the attributes of `EVENT_FIELDS` and, under ``args``, `ARG_FIELDS`.
+The arguments of an event stay undecoded until someone asks for some of them: a kernel has other
+fields than an operator, and decoding only those asked for halves the time to load a file.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
+from collections import Counter
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import Any
+from decimal import Decimal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TraceError
-from foretrace.tracer.oddities import Tally
-from foretrace.tracer.repair import repaired, salvaged
+from foretrace.tracer.repair import mend, salvage
 
-Scalar = int | float | str | None
+try:
+    import msgspec
+except ImportError:  # the machine that recorded may lack it
+    msgspec = None  # type: ignore[assignment]
 
-EVENT_FIELDS = {
-    "ph": "ph", "cat": "cat", "name": "name", "pid": "pid", "tid": "tid",
-    "ts": "ts", "dur": "dur", "id": "id",
-}  # fmt: skip
-ARG_FIELDS = {
-    "external_id": "External id",
-    "external_id_old": "external id",
-    "correlation": "correlation",
-    "device": "device",
-    "stream": "stream",
-    "bytes": "bytes",
-    "memory_bytes": "Bytes",
-    "memory_device": "Device Id",
-    "sequence": "Sequence number",
-    "forward_thread": "Fwd thread id",
-    "flops": "flops",
-    "flops_old": "Flops",
-    "registers": "registers per thread",
-    "shared_memory": "shared memory",
-    "graph_node": "graph node id",
-    "copy_kind": "kind",
-    "sync_kind": "cuda_sync_kind",
-    "wait_stream": "wait_on_stream",
-    "wait_event": "wait_on_cuda_event_record_corr_id",
-    "group": "Process Group Name",
-    "group_size": "Group size",
-    "elements_in": "In msg nelems",
-    "elements_out": "Out msg nelems",
-    "element_type": "dtype",
-}
-"""Attribute -> key in the file, for single values."""
-LIST_FIELDS = {
-    "grid": "grid",
-    "block": "block",
-    "shapes": "Input Dims",
-    "shapes_old": "Input dims",
-    "dtypes": "Input type",
-}
-TEXT_FIELDS = ("copy_kind", "sync_kind", "group", "element_type")
-ROOT_FIELDS = {
-    "events": "traceEvents",
-    "device_properties": "deviceProperties",
-    "distributed": "distributedInfo",
-    "base_time": "baseTimeNanoseconds",
-}
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from foretrace.tracer.oddities import Tally
+
+EVENT_FIELDS = ("cat", "name", "pid", "tid", "ts", "dur", "args")
+PHASES = "XisftMBEbenCIPNODRcvV"
+"""Every phase of the Chrome trace format; Kineto writes the first six."""
+MEMORY_NAME = "[memory]"
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Which arguments to read: attribute -> key of single values, and of nested JSON."""
+
+    single: tuple[tuple[str, str], ...]
+    nested: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
-class Decoded:
-    """What a Kineto file holds: its events and the metadata beside them."""
+class Recording:
+    """What a Kineto file holds, column by column: complete events, then allocator instants."""
 
-    events: list[Any]
+    columns: dict[str, list[Any]]
+    flow_starts: list[Any] = field(default_factory=list)
+    flow_ends: list[Any] = field(default_factory=list)
+    unfinished: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
 
+    def arguments(self, rows: Iterable[int], wanted: Arguments) -> dict[str, list[Any]]:
+        """Return the *wanted* arguments of *rows*; −1 where a single, b"" where a nested one lacks."""
+        args = self.columns["args"]
+        some = [args[row] for row in rows]
+        if some and msgspec is not None and not isinstance(some[0], dict):
+            try:
+                decoded = _argument_decoder(wanted).decode(b"[" + b",".join(some) + b"]")
+            except msgspec.MsgspecError:
+                some = [json.loads(bytes(raw)) for raw in some]
+            else:
+                names = [name for name, _ in wanted.single + wanted.nested]
+                return {name: list(map(attrgetter(name), decoded)) for name in names}
+        some = [a if isinstance(a, dict) else {} for a in some]
+        found = {name: [a.get(key, -1) for a in some] for name, key in wanted.single}
+        for name, key in wanted.nested:
+            found[name] = [json.dumps(a[key], default=float).encode() if key in a else b"" for a in some]
+        return found
 
-def decode(raw: bytes, source: str, tally: Tally) -> Decoded:
-    """Decode *raw*, repairing what can be repaired.
+
+def decode(raw: bytes, source: str, tally: Tally) -> Recording:
+    """Decode *raw*, mending what can be mended.
 
     Raises
     ------
     TraceError
-        If the text is no JSON, or JSON that is no trace.
+        If it is no JSON, or JSON that is no trace.
     """
     collecting = gc.isenabled()
-    gc.disable()
+    gc.disable()  # a quarter of a million small objects make it run for nothing
     try:
-        return _decode(raw, source, tally)
+        return _typed(raw, tally) or _slowly(raw, source, tally)
+    except RecursionError as error:
+        raise TraceError(f"{source}: nested too deeply to be a profiler trace") from error
     finally:
         if collecting:
             gc.enable()
 
 
-def _decode(raw: bytes, source: str, tally: Tally) -> Decoded:
-    decoded = _typed(raw, tally)
-    if decoded is not None:
-        return decoded
+def _slowly(raw: bytes, source: str, tally: Tally) -> Recording:
     try:
-        root = json.loads(raw)
+        return _untyped(json.loads(raw, parse_float=Decimal), source, tally)
     except ValueError:
-        text = repaired(raw, tally)
-        decoded = _typed(text.encode(), tally)
-        if decoded is not None:
-            return decoded
-        try:
-            root = json.loads(text, strict=False)
-        except ValueError:
-            root = salvaged(text, tally)
+        if raw.isspace():
+            raise TraceError(f"{source}: the file is empty; record it again") from None
+    text = mend(raw, tally)
+    try:
+        root = json.loads(text, parse_float=Decimal, strict=False)
+    except ValueError:
+        root = salvage(text, tally)
     return _untyped(root, source, tally)
 
 
-def _untyped(root: Any, source: str, tally: Tally) -> Decoded:
+def _untyped(root: Any, source: str, tally: Tally) -> Recording:
     if isinstance(root, list):
         tally.add("bare_list")
-        return Decoded(_objects(root, tally))
-    if isinstance(root, dict) and isinstance(root.get("traceEvents"), list):
-        meta = {k: v for k, v in root.items() if k != "traceEvents"}
-        return Decoded(_objects(root["traceEvents"], tally), meta)
-    raise TraceError(f"{source}: {_what_it_is(root)}")
+        events, meta = root, {}
+    elif isinstance(root, dict) and isinstance(root.get("traceEvents"), list):
+        events = root["traceEvents"]
+        meta = {key: value for key, value in root.items() if key != "traceEvents"}
+    else:
+        raise TraceError(f"{source}: {_what_it_is(root)}")
+    good = [event for event in events if isinstance(event, dict)]
+    tally.add("unreadable_events", len(events) - len(good))
+    complete = [e for e in good if e.get("ph") == "X"]
+    memory = [e for e in good if e.get("ph") == "i" and e.get("name") == MEMORY_NAME]
+    columns = {f: [e.get(f) for e in complete] + [e.get(f) for e in memory] for f in EVENT_FIELDS}
+    columns["args"] = [a if isinstance(a, dict) else {} for a in columns["args"]]
+    _place_instants(columns, len(complete))
+    return Recording(
+        columns,
+        [e.get("id") for e in good if e.get("ph") == "s"],
+        [e.get("id") for e in good if e.get("ph") == "f"],
+        Counter(str(e.get("ph")) for e in good)["B"],
+        meta,
+    )
 
 
 def _what_it_is(root: Any) -> str:
@@ -124,85 +136,109 @@ def _what_it_is(root: Any) -> str:
             "give the Kineto trace recorded beside it"
         )
     if root is None:
-        return "the file holds no JSON; record it again"
-    return "JSON without a list 'traceEvents'; it is no profiler trace"
+        return "this is no complete JSON and holds no event; record it again"
+    return "this JSON holds no list 'traceEvents'; give a trace exported by torch.profiler"
 
 
-def _objects(events: list[Any], tally: Tally) -> list[Any]:
-    good = [e for e in events if isinstance(e, dict)]
-    tally.add("unreadable_events", len(events) - len(good))
-    return [_object(e) for e in good]
+def _place_instants(columns: dict[str, list[Any]], complete: int) -> None:
+    """Allocator instants have no length and, in 2021, no category."""
+    count = len(columns["name"]) - complete
+    columns["dur"][complete:] = [0] * count
+    columns["cat"][complete:] = ["cpu_instant_event"] * count
 
 
-def _object(event: dict[str, Any]) -> Any:
-    args = event.get("args")
-    made = SimpleNamespace(**{a: event.get(k) for a, k in EVENT_FIELDS.items()})
-    made.args = _arguments(args) if isinstance(args, dict) else None
-    return made
-
-
-def _arguments(args: dict[str, Any]) -> Any:
-    made = SimpleNamespace(**{a: _scalar(args.get(k, -1)) for a, k in ARG_FIELDS.items()})
-    for name in TEXT_FIELDS:
-        value = args.get(ARG_FIELDS[name])
-        setattr(made, name, None if value is None else str(value))
-    for name, key in LIST_FIELDS.items():
-        value = args.get(key)
-        setattr(made, name, value if isinstance(value, list) else None)
-    return made
-
-
-def _scalar(value: Any) -> Any:
-    return value if isinstance(value, int | float | str) else None
-
-
-try:
-    import msgspec
-except ImportError:  # the machine that recorded may not have it
-
-    def _typed(raw: bytes, tally: Tally) -> Decoded | None:
-        del raw, tally
+def _typed(raw: bytes, tally: Tally) -> Recording | None:
+    """Decode without detours, or return None: the slow way then finds out what is odd."""
+    if msgspec is None:
         return None
+    types = _event_types("float")
+    try:
+        root, bare = _typed_root(raw, "float")
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    events = root if bare else root.traceEvents
+    of_type = {phase: [e for e in events if type(e) is types[phase]] for phase in "Xi"}
+    complete = of_type["X"]
+    memory = [e for e in of_type["i"] if e.name == MEMORY_NAME]
+    both = complete + memory
+    columns = {f: list(map(attrgetter(f), both)) for f in EVENT_FIELDS}
+    _place_instants(columns, len(complete))
+    if _needs_text(columns["ts"]):
+        again, _ = _typed_root(raw, "text")
+        exact = _event_types("text")
+        again = again if bare else again.traceEvents
+        ordered = [e for e in again if type(e) is exact["X"]]
+        ordered += [e for e in again if type(e) is exact["i"] and e.name == MEMORY_NAME]
+        columns["ts"] = [_decimal(e.ts) for e in ordered]
+    if bare:
+        tally.add("bare_list")
+    return Recording(
+        columns,
+        [e.id for e in events if type(e) is types["s"]],
+        [e.id for e in events if type(e) is types["f"]],
+        sum(type(e) is types["B"] for e in events),
+        {} if bare else {k: getattr(root, k) for k in ROOT_FIELDS},
+    )
 
-else:
-    _Args = msgspec.defstruct(
-        "_Args",
-        [(a, Scalar, None if a in TEXT_FIELDS else -1) for a in ARG_FIELDS]
-        + [("grid", list[Scalar] | None, None), ("block", list[Scalar] | None, None)]
-        + [(a, msgspec.Raw | None, None) for a in ("shapes", "shapes_old", "dtypes")],
-        rename=ARG_FIELDS | LIST_FIELDS,
-        gc=False,
-    )
-    _Event = msgspec.defstruct(
-        "_Event",
-        [(a, Scalar, None) for a in EVENT_FIELDS] + [("args", _Args | None, None)],
-        gc=False,
-    )
-    _Root = msgspec.defstruct(
-        "_Root",
-        [
-            ("events", list[_Event]),  # type: ignore[valid-type]
-            ("deviceProperties", Any, None),
-            ("distributedInfo", Any, None),
-            ("baseTimeNanoseconds", Any, None),
-        ],
-        rename={"events": "traceEvents"},
-        gc=False,
-    )
-    _ROOT = msgspec.json.Decoder(_Root)
-    _LIST = msgspec.json.Decoder(list[_Event])  # type: ignore[valid-type]
 
-    def _typed(raw: bytes, tally: Tally) -> Decoded | None:
-        """Decode without detours, or return None: then the slow path finds out what is wrong."""
-        try:
-            if raw.lstrip()[:1] == b"[":
-                events = _LIST.decode(raw)
-                tally.add("bare_list")
-                return Decoded(events)
-            root = _ROOT.decode(raw)
-        except msgspec.MsgspecError:
-            return None
-        meta = {
-            k: getattr(root, k) for k in ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
-        }
-        return Decoded(root.events, meta)
+ROOT_FIELDS = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
+
+
+def _typed_root(raw: bytes, times: str) -> tuple[Any, bool]:
+    start = 0
+    while raw[start : start + 1].isspace():
+        start += 1
+    bare = raw[start : start + 1] == b"["
+    return _root_decoder(times, bare).decode(raw), bare
+
+
+def _needs_text(times: list[Any]) -> bool:
+    """Say whether floats cannot hold these microseconds to the nanosecond."""
+    return any(type(t) is float and t >= 2.0**43 for t in times)
+
+
+def _decimal(text: Any) -> Decimal | str:
+    value = bytes(text).decode()
+    try:
+        return Decimal(value)
+    except ArithmeticError:
+        return value.strip('"')
+
+
+@functools.cache
+def _event_types(times: str) -> dict[str, Any]:
+    """Return one struct per phase: most phases carry nothing that is read."""
+    scalar = int | float | str | None
+    empty = msgspec.Raw(b"{}")
+    time = (scalar, None) if times == "float" else (msgspec.Raw, msgspec.Raw(b"null"))
+    instant = [("cat", scalar, None), ("name", scalar, None), ("pid", scalar, None),
+               ("tid", scalar, None), ("ts", *time), ("args", msgspec.Raw, empty)]  # fmt: skip
+    instant.insert(5, ("dur", scalar, None))
+    fields: dict[str, list[Any]] = {
+        "X": instant,
+        "i": instant,
+        "s": [("id", scalar, None)],
+        "f": [("id", scalar, None)],
+    }
+    return {
+        phase: msgspec.defstruct(f"Phase_{phase}", fields.get(phase, []), tag=phase, tag_field="ph", gc=False)
+        for phase in PHASES
+    }
+
+
+@functools.cache
+def _root_decoder(times: str, bare: bool) -> Any:  # noqa: FBT001
+    event = functools.reduce(lambda a, b: a | b, _event_types(times).values())
+    if bare:
+        return msgspec.json.Decoder(list[event])
+    fields = [("traceEvents", list[event]), *((name, Any, None) for name in ROOT_FIELDS)]
+    return msgspec.json.Decoder(msgspec.defstruct("Root", fields, gc=False))
+
+
+@functools.cache
+def _argument_decoder(wanted: Arguments) -> Any:
+    scalar = int | float | str | None
+    fields = [(name, scalar, -1) for name, _ in wanted.single]
+    fields += [(name, msgspec.Raw, msgspec.Raw(b"")) for name, _ in wanted.nested]
+    rename = dict(wanted.single + wanted.nested)
+    return msgspec.json.Decoder(list[msgspec.defstruct("Args", fields, rename=rename, gc=False)])

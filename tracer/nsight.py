@@ -2,81 +2,60 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from foretrace.errors import TraceError
-from foretrace.tracer import checks
-from foretrace.tracer.columns import event_frame, from_codes, no_stream
+from foretrace.tracer.checks import finished
+from foretrace.tracer.clocks import lost_steps, realign
+from foretrace.tracer.columns import categorical, from_codes, no_stream, recoded, small
+from foretrace.tracer.occupancy import Limits, add_resident_blocks
 from foretrace.tracer.oddities import Tally
 from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
 
-THREAD_MASK = 0xFFFFFF
 COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA",
               8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}  # fmt: skip
 MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed",
-                5: "Device", 6: "Managed", 7: "Unknown"}  # fmt: skip
-PREFIX = "CUPTI_ACTIVITY_KIND_"
-RANGE_TYPES = (59, 60)  # NvtxPushPopRange, NvtxStartEndRange
+                5: "Device", 6: "Managed"}  # fmt: skip
+RANGE_EVENTS = (59, 60)
+"""NvtxPushPopRange and NvtxStartEndRange."""
+VERSION_SUFFIX = re.compile(r"_v\d+$")
+ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+NO_EVENT = 2**32 - 1
+BYTE = 0xFF
+ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId", "globalPid")
+IDS = ("thread", "stream", "correlation", "graph_node", "wait_stream", "wait_event", "blocks",
+       "block_threads", "registers", "shared_bytes", "device", "process")  # fmt: skip
+
+Part = dict[str, Any]
 
 
 def read_nsight(raw: bytes, source: str) -> Trace:
-    """Turn the bytes of an SQLite export into a trace.
+    """Turn an SQLite export into a trace; each process with device work becomes a rank.
+
+    Parameters
+    ----------
+    raw
+        The uncompressed file.
+    source
+        Its name, for messages.
 
     Raises
     ------
     TraceError
-        If it is damaged or no export of Nsight Systems.
+        If it is damaged, no export of Nsight Systems, or holds no events.
     """
-    tally = Tally()
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(raw)
-        return _read(connection, source, tally)
+        return _read(_Database(connection), source, Tally())
     except sqlite3.DatabaseError as error:
         raise TraceError(f"{source}: damaged SQLite file ({error}); export it again") from error
     finally:
         connection.close()
-
-
-def _read(connection: sqlite3.Connection, source: str, tally: Tally) -> Trace:
-    database = _Database(connection)
-    if not any(t.startswith(PREFIX) or t == "NVTX_EVENTS" for t in database.tables):
-        raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
-    strings = dict(database.rows("StringIds", "id", "value"))
-    parts = [
-        part
-        for part in (
-            _calls(database, strings),
-            _kernels(database, strings),
-            _copies(database),
-            _memsets(database),
-            _ranges(database, strings, tally),
-        )
-        if len(part)
-    ]
-    syncs = _syncs(database, parts[0] if parts else pd.DataFrame())
-    parts += [syncs] if len(syncs) else []
-    if not parts:
-        raise TraceError(f"{source}: the export holds no CUDA calls, kernels or NVTX ranges")
-    frame = pd.concat(parts, ignore_index=True)
-    first = int(frame["start_ns"].min())
-    frame["start_ns"] -= first
-    frame = event_frame(_encode(frame), len(frame))
-    frame = checks.clean(frame, tally)
-    frame, moved = checks.to_origin(frame)
-    meta = TraceMeta(
-        format="nsight",
-        source=source,
-        devices=_devices(database),
-        command=_command(database),
-        warnings=tally.counts(),
-        extra={"origin_ns": first + moved},
-    )
-    return Trace(frame, meta)
 
 
 class _Database:
@@ -87,171 +66,261 @@ class _Database:
         names = connection.execute("select name from sqlite_master where type = 'table'")
         self.tables = {name for (name,) in names}
 
-    def columns(self, table: str) -> set[str]:
-        return {row[1] for row in self._connection.execute(f'pragma table_info("{table}")')}
-
-    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return rows; a column that the table lacks is None, a lacking table has no rows."""
+    def rows(self, table: str, *columns: str, otherwise: str = "null") -> list[tuple[Any, ...]]:
+        """Return all rows; a column that is not there is *otherwise*, and so is a null."""
         if table not in self.tables:
             return []
-        there = self.columns(table)
-        wanted = ", ".join(f'"{c}"' if c in there else "null" for c in columns)
-        return self._connection.execute(f'select {wanted} from "{table}"').fetchall()  # noqa: S608
+        described = self._connection.execute(f'pragma table_info("{table}")')
+        there = {row[1] for row in described}
+        wanted = (f'ifnull("{c}", {otherwise})' if c in there else otherwise for c in columns)
+        query = f'select {", ".join(wanted)} from "{table}"'  # noqa: S608  # our own names
+        return self._connection.execute(query).fetchall()
 
-    def frame(self, table: str, *columns: str) -> pd.DataFrame:
-        rows = self.rows(table, *columns)
-        data = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
-        return pd.DataFrame(
-            {c: np.array(v, dtype=object) for c, v in zip(columns, data, strict=True)}
-        )
-
-
-def _integer(values: pd.Series) -> np.ndarray:
-    return np.array([-1 if v is None else v for v in values], dtype=np.int64)
-
-
-def _times(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    start = _integer(table["start"])
-    return {"start_ns": start, "duration_ns": _integer(table["end"]) - start}
+    def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
+        """Return int64 columns; −1 where a value or the column is not there."""
+        rows = self.rows(table, *columns, otherwise="-1")
+        try:
+            array = np.array(rows, dtype=np.int64).reshape(len(rows), len(columns))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise sqlite3.DatabaseError(f"table {table} holds text where numbers belong") from error
+        return {name: array[:, place] for place, name in enumerate(columns)}
 
 
-def _calls(database: _Database, strings: dict[int, str]) -> pd.DataFrame:
-    t = database.frame(PREFIX + "RUNTIME", "start", "end", "globalTid", "correlationId", "nameId")
-    names = {i: s.rsplit("_v", 1)[0] if s.rsplit("_v", 1)[-1].isdigit() else s
-             for i, s in strings.items()}  # fmt: skip
-    return pd.DataFrame(
-        _times(t)
-        | {
-            "kind": "runtime",
-            "name": np.array([names.get(i, "unknown") for i in t["nameId"]], dtype=object),
-            "thread": _integer(t["globalTid"]) & THREAD_MASK,
-            "correlation": _integer(t["correlationId"]),
-        }
-    )
-
-
-def _on_device(t: pd.DataFrame) -> dict[str, Any]:
-    return _times(t) | {
-        "device": _integer(t["deviceId"]),
-        "stream": no_stream(_integer(t["streamId"])),
-        "correlation": _integer(t["correlationId"]),
-        "graph_node": _integer(t["graphNodeId"]),
-    }
-
-
-DEVICE_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId")
-
-
-def _kernels(database: _Database, strings: dict[int, str]) -> pd.DataFrame:
-    sizes = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-    t = database.frame(PREFIX + "KERNEL", *DEVICE_COLUMNS, "demangledName", "shortName", *sizes)
-    names = [
-        strings.get(d) or strings.get(s) or "unknown"
-        for d, s in zip(t["demangledName"], t["shortName"], strict=True)
+def _read(database: _Database, source: str, tally: Tally) -> Trace:
+    if not any(t.startswith(ACTIVITY) or t == "NVTX_EVENTS" for t in database.tables):
+        raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
+    strings = dict(database.rows("StringIds", "id", "value"))
+    calls = _calls(database, strings)
+    parts = [
+        calls,
+        _kernels(database, strings),
+        _copies(database),
+        _memsets(database),
+        _syncs(database, calls),
+        _ranges(database, strings, tally),
+        _overhead(database, strings),
     ]
-    grid = np.prod([_integer(t[c]) for c in sizes[:3]], axis=0)
-    block = np.prod([_integer(t[c]) for c in sizes[3:]], axis=0)
-    return pd.DataFrame(
-        _on_device(t)
-        | {"kind": "kernel", "name": np.array(names, dtype=object), "blocks": grid, "block_threads": block}
+    values = _joined(parts)
+    if not len(values["start_ns"]):
+        raise TraceError(f"{source}: the export holds no CUDA calls, kernels or NVTX ranges")
+    first = int(values["start_ns"].min())
+    values["start_ns"] = values["start_ns"] - first
+    ranks = _set_ranks(values)
+    add_resident_blocks(values, _limits(database))
+    extra: dict[str, Any] = {"own_rank": len(ranks) > 1}
+    if shift := realign(values, tally):
+        extra["clock_shift_ns"] = shift
+    if lost := lost_steps(values, tally):
+        extra["lost_steps"] = lost
+    least = min(int(values["start_ns"].min()), 0)
+    values["start_ns"] = values["start_ns"] - least
+    frame, moved = finished(values, source, tally)
+    extra["origin_ns"] = first + least + moved + _session_start(database)
+    meta = TraceMeta(
+        format="nsight",
+        source=source,
+        devices=_devices(database),
+        ranks=ranks,
+        world_size=len(ranks) if len(ranks) > 1 else None,
+        command=_command(database),
+        warnings=tally.counts(),
+        extra=extra,
+    )
+    return Trace(frame, meta)
+
+
+def _part(kind: str, name: Any, table: dict[str, np.ndarray], **columns: Any) -> Part:
+    """Return the columns of one table under our names."""
+    part: Part = {"name": name, "kind": EVENT_KINDS.index(kind)}
+    part["start_ns"], part["duration_ns"] = table["start"], table["end"] - table["start"]
+    if "globalTid" in table:
+        part["thread"] = np.where(table["globalTid"] < 0, -1, table["globalTid"] & 0xFFFFFF)
+        part["process"] = np.where(table["globalTid"] < 0, -1, table["globalTid"] >> 24)
+    if "deviceId" in table:
+        part["device"] = table["deviceId"]
+        part["stream"] = no_stream(table["streamId"])
+        part["process"] = np.where(table["globalPid"] < 0, -1, table["globalPid"] >> 24)
+    if "correlationId" in table:
+        part["correlation"] = table["correlationId"]
+    if "graphNodeId" in table:
+        part["graph_node"] = table["graphNodeId"]
+    return part | columns
+
+
+def _named(ids: np.ndarray, strings: dict[int, str]) -> Any:
+    unique, codes = np.unique(ids, return_inverse=True)
+    return from_codes(codes, [strings.get(i, "unknown") for i in unique.tolist()])
+
+
+def _calls(database: _Database, strings: dict[int, str]) -> Part:
+    columns = ("start", "end", "globalTid", "correlationId", "nameId")
+    t = database.integers(ACTIVITY + "RUNTIME", *columns)
+    name = recoded(_named(t["nameId"], strings), lambda n: VERSION_SUFFIX.sub("", n))
+    return _part("runtime", name, t)
+
+
+def _kernels(database: _Database, strings: dict[int, str]) -> Part:
+    names, sizes = ("demangledName", "shortName"), ("gridX", "gridY", "gridZ")
+    block = ("blockX", "blockY", "blockZ")
+    needs = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
+    t = database.integers(ACTIVITY + "KERNEL", *ON_DEVICE, *names, *sizes, *block, *needs)
+    known = np.isin(t["demangledName"], list(strings))
+    name = _named(np.where(known, t["demangledName"], t["shortName"]), strings)
+    shared = t["staticSharedMemory"] + t["dynamicSharedMemory"]
+    return _part(
+        "kernel",
+        name,
+        t,
+        blocks=_product([t[c] for c in sizes]),
+        block_threads=_product([t[c] for c in block]),
+        registers=t["registersPerThread"],
+        shared_bytes=shared,
     )
 
 
-def _copies(database: _Database) -> pd.DataFrame:
-    t = database.frame(PREFIX + "MEMCPY", *DEVICE_COLUMNS, "copyKind", "srcKind", "dstKind", "bytes")
-    names = [
-        f"Memcpy {COPY_KINDS.get(k, 'Unknown')} "
-        f"({MEMORY_KINDS.get(s, 'Unknown')} -> {MEMORY_KINDS.get(d, 'Unknown')})"
-        for k, s, d in zip(t["copyKind"], t["srcKind"], t["dstKind"], strict=True)
-    ]
-    return pd.DataFrame(
-        _on_device(t)
-        | {"kind": "memcpy", "name": np.array(names, dtype=object), "bytes": t["bytes"].astype(float)}
-    )
+def _product(sizes: list[np.ndarray]) -> np.ndarray:
+    product: np.ndarray = np.prod(sizes, axis=0)
+    return np.where(np.min(sizes, axis=0) > 0, product, -1)
 
 
-def _memsets(database: _Database) -> pd.DataFrame:
-    t = database.frame(PREFIX + "MEMSET", *DEVICE_COLUMNS, "memKind", "bytes")
-    names = [f"Memset ({MEMORY_KINDS.get(k, 'Unknown')})" for k in t["memKind"]]
-    return pd.DataFrame(
-        _on_device(t)
-        | {"kind": "memset", "name": np.array(names, dtype=object), "bytes": t["bytes"].astype(float)}
-    )
+def _copies(database: _Database) -> Part:
+    t = database.integers(ACTIVITY + "MEMCPY", *ON_DEVICE, "copyKind", "srcKind", "dstKind", "bytes")
+    way = (t["copyKind"] & BYTE) << 16 | (t["srcKind"] & BYTE) << 8 | (t["dstKind"] & BYTE)
+    return _part("memcpy", recoded(categorical(way), _copy_name), t, bytes=_sizes(t["bytes"]))
 
 
-def _syncs(database: _Database, calls: pd.DataFrame) -> pd.DataFrame:
-    """Name syncs after the call that made them: the numbering of ``syncType`` changed over time."""
-    t = database.frame(
-        PREFIX + "SYNCHRONIZATION", "start", "end", "deviceId", "streamId", "correlationId", "eventId"
-    )
-    call_of = {}
-    if len(calls) and "kind" in calls:
-        runtime = calls[calls["kind"] == "runtime"]
-        call_of = dict(zip(runtime["correlation"], runtime["name"], strict=True))
-    stream = no_stream(_integer(t["streamId"]))
-    names = [_sync_name(call_of.get(c, ""), s) for c, s in zip(t["correlationId"], stream, strict=True)]
-    waits = np.where(np.array(names, dtype=object) == "Stream Sync", stream, -1)
-    return pd.DataFrame(
-        _times(t)
-        | {
-            "kind": "sync",
-            "name": np.array(names, dtype=object),
-            "device": _integer(t["deviceId"]),
-            "stream": stream,
-            "correlation": _integer(t["correlationId"]),
-            "wait_stream": waits.astype(np.int64),
-        }
+def _copy_name(way: int) -> str:
+    kind, source, target = way >> 16, way >> 8 & BYTE, way & BYTE
+    ends = (MEMORY_KINDS.get(source, "Unknown"), MEMORY_KINDS.get(target, "Unknown"))
+    return f"Memcpy {COPY_KINDS.get(kind, 'Unknown')} ({ends[0]} -> {ends[1]})"
+
+
+def _memsets(database: _Database) -> Part:
+    t = database.integers(ACTIVITY + "MEMSET", *ON_DEVICE, "memKind", "bytes")
+    kinds = categorical(t["memKind"])
+    name = recoded(kinds, lambda k: f"Memset ({MEMORY_KINDS.get(k, 'Unknown')})")
+    return _part("memset", name, t, bytes=_sizes(t["bytes"]))
+
+
+def _sizes(size: np.ndarray) -> np.ndarray:
+    return np.where(size < 0, np.nan, size.astype(float))
+
+
+def _syncs(database: _Database, calls: Part) -> Part:
+    """Name syncs after the calls that made them: the numbers in ``syncType`` changed over time."""
+    t = database.integers(ACTIVITY + "SYNCHRONIZATION", *ON_DEVICE, "eventId")
+    call_names = np.asarray(calls["name"], dtype=object)
+    call_of = dict(zip(calls["correlation"].tolist(), call_names.tolist(), strict=True))
+    streams = no_stream(t["streamId"]).tolist()
+    pairs = zip(t["correlationId"].tolist(), streams, strict=True)
+    names = [_sync_name(call_of.get(c, ""), stream) for c, stream in pairs]
+    whole_stream = np.array([n == "Stream Sync" for n in names], dtype=bool)
+    wait_stream, wait_event = _recorded_events(database, t)
+    return _part(
+        "sync",
+        categorical(names),
+        t,
+        wait_stream=np.where(whole_stream, no_stream(t["streamId"]), wait_stream),
+        wait_event=wait_event,
     )
 
 
 def _sync_name(call: str, stream: int) -> str:
-    if "StreamWaitEvent" in call:
-        return "Stream Wait Event"
-    if "EventSynchronize" in call:
-        return "Event Sync"
-    if "EventQuery" in call:
-        return "Event Query"
+    for part, name in (
+        ("StreamWaitEvent", "Stream Wait Event"),
+        ("EventSynchronize", "Event Sync"),
+        ("EventQuery", "Event Query"),
+    ):
+        if part in call:
+            return name
     return "Context Sync" if stream < 0 else "Stream Sync"
 
 
-def _ranges(database: _Database, strings: dict[int, str], tally: Tally) -> pd.DataFrame:
-    t = database.frame("NVTX_EVENTS", "start", "end", "eventType", "text", "textId", "globalTid")
-    t = t[t["eventType"].isin(RANGE_TYPES)].reset_index(drop=True)
-    open_ended = t["end"].isna().to_numpy()
-    tally.add("unfinished_ranges", int(open_ended.sum()))
-    t = t[~open_ended].reset_index(drop=True)
-    names = [x if x is not None else strings.get(i, "") for x, i in zip(t["text"], t["textId"], strict=True)]
-    return pd.DataFrame(
-        _times(t)
-        | {
-            "kind": "annotation",
-            "name": np.array(names, dtype=object),
-            "thread": _integer(t["globalTid"]) & THREAD_MASK,
-        }
-    )
+def _recorded_events(
+    database: _Database, syncs: dict[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the stream and the correlation of the latest record of the event each sync names."""
+    t = database.integers(ACTIVITY + "CUDA_EVENT", "streamId", "correlationId", "eventId")
+    stream = np.full(len(syncs["start"]), -1, np.int64)
+    record = stream.copy()
+    order = np.lexsort((t["correlationId"], t["eventId"]))
+    for sync in np.flatnonzero((syncs["eventId"] >= 0) & (syncs["eventId"] != NO_EVENT)).tolist():
+        same = order[t["eventId"][order] == syncs["eventId"][sync]]
+        at = np.searchsorted(t["correlationId"][same], syncs["correlationId"][sync]) - 1
+        if at >= 0:
+            stream[sync] = t["streamId"][same[at]]
+            record[sync] = t["correlationId"][same[at]]
+    return stream, record
 
 
-def _encode(frame: pd.DataFrame) -> dict[str, Any]:
-    values: dict[str, Any] = {"rank": np.zeros(len(frame), np.int16)}
-    for column in frame:
-        if column == "kind":
-            index = {k: i for i, k in enumerate(EVENT_KINDS)}
-            values["kind"] = from_codes(frame["kind"].map(index).to_numpy(np.int8), EVENT_KINDS)
-        elif column == "name":
-            codes, names = pd.factorize(frame["name"].to_numpy(object))
-            values["name"] = from_codes(codes, list(names))
-        elif column == "bytes":
-            values["bytes"] = frame["bytes"].to_numpy(float)
-        else:
-            values[str(column)] = frame[column].fillna(-1).to_numpy(np.int64)
+def _ranges(database: _Database, strings: dict[int, str], tally: Tally) -> Part:
+    t = database.integers("NVTX_EVENTS", "start", "end", "eventType", "textId", "globalTid")
+    texts = [text for (text,) in database.rows("NVTX_EVENTS", "text")]
+    is_range = np.isin(t["eventType"], RANGE_EVENTS)
+    ended = t["end"] >= t["start"]
+    tally.add("unfinished_ranges", np.count_nonzero(is_range & ~ended))
+    keep = np.flatnonzero(is_range & ended)
+    ids = t["textId"].tolist()
+    names = [strings.get(ids[i], "") if texts[i] is None else str(texts[i]) for i in keep.tolist()]
+    return _part("annotation", categorical(names), {c: v[keep] for c, v in t.items()})
+
+
+def _overhead(database: _Database, strings: dict[int, str]) -> Part:
+    t = database.integers("PROFILER_OVERHEAD", "start", "end", "globalTid", "nameId")
+    return _part("overhead", _named(t["nameId"], strings), t)
+
+
+def _joined(parts: list[Part]) -> dict[str, Any]:
+    """Put the parts below each other; what a part lacks is unknown."""
+    sizes = [len(part["start_ns"]) for part in parts]
+
+    def column(name: str, unknown: Any) -> np.ndarray:
+        filled = [part.get(name, np.full(n, unknown)) for part, n in zip(parts, sizes, strict=True)]
+        return np.concatenate(filled)
+
+    values: dict[str, Any] = {name: column(name, -1) for name in IDS}
+    values["bytes"] = column("bytes", np.nan)
+    values["start_ns"], values["duration_ns"] = column("start_ns", 0), column("duration_ns", 0)
+    values["device"] = small(values["device"], np.int16)
+    values["kind"] = from_codes(np.repeat([part["kind"] for part in parts], sizes), EVENT_KINDS)
+    offsets = np.cumsum([0, *(len(part["name"].categories) for part in parts)])
+    codes = [part["name"].codes + offset for part, offset in zip(parts, offsets, strict=False)]
+    names = [name for part in parts for name in part["name"].categories]
+    values["name"] = recoded(from_codes(np.concatenate(codes), names), str)
     return values
 
 
+def _set_ranks(values: dict[str, Any]) -> tuple[int, ...]:
+    """Number the processes that put work on a device; correlations are unique in each only."""
+    process = values.pop("process")
+    working = np.unique(process[(values["stream"] >= 0) & (process >= 0)])
+    if len(working) < 2:  # noqa: PLR2004
+        values["rank"] = np.zeros(len(process), np.int16)
+        return (0,)
+    at = np.minimum(np.searchsorted(working, process), len(working) - 1)
+    values["rank"] = np.where(working[at] == process, at, 0).astype(np.int16)
+    return tuple(range(len(working)))
+
+
+def _limits(database: _Database) -> dict[int, Limits]:
+    t = database.integers(
+        "TARGET_INFO_GPU", "id", "maxWarpsPerSm", "maxRegistersPerSm", "maxShmemPerSm",
+        "computeMajor", "computeMinor",
+    )  # fmt: skip
+    rows = zip(*(column.tolist() for column in t.values()), strict=True)
+    return {
+        index: Limits(warps, registers, shared, (major, minor))
+        for index, warps, registers, shared, major, minor in rows
+    }
+
+
 def _devices(database: _Database) -> tuple[Device, ...]:
-    rows = database.rows("TARGET_INFO_GPU", "id", "name", "smCount", "totalMemory", "maxWarpsPerSm", "threadsPerWarp")
+    rows = database.rows(
+        "TARGET_INFO_GPU", "id", "name", "smCount", "totalMemory", "maxWarpsPerSm", "threadsPerWarp"
+    )
     return tuple(
-        Device(i, name or "", sms, memory, warps * width if warps and width else None)
-        for i, name, sms, memory, warps, width in rows
+        Device(index, name or "", processors, memory, warps * width if warps and width else None)
+        for index, name, processors, memory, warps, width in rows
     )
 
 
@@ -260,4 +329,9 @@ def _command(database: _Database) -> str | None:
     words = [found.get("PROCESS_0:COMMAND")]
     while argument := found.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}"):
         words.append(argument)
-    return " ".join(words) if words[0] else None
+    return " ".join(str(word) for word in words) if words[0] else None
+
+
+def _session_start(database: _Database) -> int:
+    rows = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+    return rows[0][0] or 0 if rows else 0

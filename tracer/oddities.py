@@ -1,4 +1,4 @@
-"""Everything a reader may have to repair, guess or drop, each with a name and a severity.
+"""Everything a reader may have to mend, guess or drop, each with a name and a severity.
 
 Readers count in a `Tally`; the counts end up in `TraceMeta.warnings`. Nothing is lost without one.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Severity = Literal["info", "data_loss", "error"]
 
@@ -22,33 +25,40 @@ class Oddity:
 
 
 ODDITIES = (
+    # the text of the file
     Oddity("bare_list", "info", "the file is a bare list of events, without metadata"),
-    Oddity("control_characters", "info", "{n} raw control characters inside strings were escaped"),
     Oddity("bad_utf8", "info", "{n} bytes that are no UTF-8 were replaced"),
+    Oddity("control_characters", "info", "{n} raw control characters inside strings were accepted"),
     Oddity("bad_escapes", "info", "{n} backslashes that escape nothing were doubled"),
+    Oddity("trailing_commas", "info", "{n} commas before a closing bracket were removed"),
     Oddity("raw_quotes", "info", "{n} unescaped quotes inside strings were escaped"),
-    Oddity("trailing_commas", "info", "{n} trailing commas were removed"),
-    Oddity("truncated", "data_loss", "the file is cut short; the events before the cut were kept"),
-    Oddity("unreadable_events", "data_loss", "{n} events could not be parsed and were skipped"),
+    Oddity("unreadable_events", "data_loss", "{n} events could not be read and were skipped"),
+    Oddity("truncated", "data_loss", "the file is cut short; what stands before the cut was kept"),
+    # what kind of events
     Oddity("unknown_category", "info", "{n} events of unknown categories were left out"),
-    Oddity("unfinished_ranges", "data_loss", "{n} ranges never ended and were left out"),
-    Oddity("duplicate_events", "info", "{n} exact copies of events were dropped"),
-    Oddity("bad_timestamp", "data_loss", "{n} events without a usable timestamp were dropped"),
-    Oddity("zero_timestamp", "data_loss", "{n} device events with start 0 and length 0 were dropped"),
+    Oddity("unfinished_ranges", "data_loss", "{n} ranges without an end were left out"),
+    # times
+    Oddity("bad_timestamp", "data_loss", "{n} events without a usable start were dropped"),
+    Oddity("zero_timestamp", "data_loss", "{n} device events with start and length 0 were dropped"),
     Oddity("missing_duration", "info", "{n} events without a usable length got length 0"),
-    Oddity("negative_duration", "data_loss", "{n} events with a negative length got length 0"),
-    Oddity("absurd_duration", "data_loss", "{n} impossibly long events were cut at the next event"),
+    Oddity("negative_duration", "data_loss", "{n} events of negative length got length 0"),
+    Oddity("absurd_duration", "data_loss", "{n} impossibly long events were cut at the next one"),
+    Oddity("clock_shift", "info", "the device clock was off: {n} device events were moved"),
+    # identities
     Oddity("bad_number", "info", "{n} fields that should be numbers are not and count as unknown"),
-    Oddity("nested_calls", "info", "{n} driver calls inside a runtime call were merged into it"),
-    Oddity("kernel_before_launch", "info", "{n} device tasks start before the call that launched them"),
-    Oddity("launch_without_kernel", "data_loss", "{n} launches have no device task in the recording"),
-    Oddity("kernel_without_launch", "info", "{n} device tasks were launched before the recording began"),
+    Oddity("duplicate_events", "info", "{n} exact copies of events were dropped"),
+    Oddity("coinciding_events", "info", "{n} events equal another one in all but their ids (kept)"),
+    Oddity("nested_calls", "info", "{n} calls inside another call were merged into it"),
+    # links between host and device
+    Oddity("kernel_before_launch", "info", "{n} device tasks start before the call behind them"),
+    Oddity("kernel_without_launch", "info", "{n} device tasks were launched before the recording"),
+    Oddity("launch_without_kernel", "data_loss", "{n} launches have no device task"),
+    Oddity("shared_correlation", "info", "{n} calls put several tasks on a device (graph replays)"),
     Oddity("dangling_flows", "info", "{n} flow arrows lack their other end"),
-    Oddity("clock_shift", "info", "the device clock was off; {n} device events were moved"),
     Oddity("steps_without_device", "data_loss", "{n} steps lost most of their device events"),
-    Oddity("unknown_rank", "info", "{n} files do not say their rank; the order given was used"),
-    Oddity("rank_clocks", "info", "the clocks of {n} ranks were aligned on their collectives"),
-    Oddity("unaligned_ranks", "error", "{n} ranks share no collective with the first and keep their own clock"),
+    # several ranks
+    Oddity("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
+    Oddity("unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"),
 )
 """Every counter there is, in the order they are reported."""
 
@@ -63,21 +73,21 @@ class Tally:
 
     def add(self, name: str, count: int = 1) -> None:
         """Count *name*; a count of 0 leaves no trace."""
-        assert name in BY_NAME, name
-        if count:
-            self._counts[name] += int(count)
+        assert name in BY_NAME, f"undeclared oddity {name!r}"
+        self._counts[name] += int(count)
 
     def counts(self) -> dict[str, int]:
-        """Return name -> count, in the order of `ODDITIES`."""
+        """Return name -> count of what occurred, in the order of `ODDITIES`."""
         return {o.name: self._counts[o.name] for o in ODDITIES if self._counts[o.name]}
 
 
-def sentences(warnings: dict[str, int]) -> list[str]:
-    """Say *warnings* in words, gravest first.
+def sentences(warnings: Mapping[str, int]) -> list[str]:
+    """Say *warnings* in words, the gravest first.
 
-    >>> sentences({"duplicate_events": 3, "truncated": 1})[0]
-    'the file is cut short; the events before the cut were kept'
+    >>> sentences({"duplicate_events": 3, "launch_without_kernel": 1})
+    ['1 launches have no device task', '3 exact copies of events were dropped']
     """
-    grave = {"error": 0, "data_loss": 1, "info": 2}
-    known = sorted((BY_NAME[n] for n in warnings if n in BY_NAME), key=lambda o: grave[o.severity])
-    return [o.sentence.format(n=warnings[o.name]) for o in known]
+    gravity = {"error": 0, "data_loss": 1, "info": 2}
+    known = [oddity for oddity in ODDITIES if oddity.name in warnings]
+    known.sort(key=lambda oddity: gravity[oddity.severity])
+    return [oddity.sentence.format(n=warnings[oddity.name]) for oddity in known]

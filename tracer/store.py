@@ -1,0 +1,136 @@
+"""The project's own trace file: Parquet, with the metadata as JSON in the file's schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TraceError
+from foretrace.schema import require, table
+from foretrace.tracer.columns import from_codes
+from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION = 1
+"""Raised when an older reader would misread the file; new columns and fields do not."""
+KEY = b"foretrace"
+
+
+def save(trace: Trace, path: str | Path) -> Path:
+    """Write *trace* to *path*, whole or not at all, and return the path.
+
+    The file is written under a temporary name beside *path*, flushed to disk, then renamed.
+
+    Raises
+    ------
+    TraceError
+        If the folder does not exist or cannot be written to, or a column is missing.
+    """
+    import pyarrow.parquet as pq
+
+    require(trace.events, EVENT_COLUMNS, TraceError, "trace table")
+    path = Path(path)
+    content = _arrow(trace)
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            pq.write_table(content, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return path
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _arrow(trace: Trace) -> pa.Table:
+    import pyarrow as pa
+
+    arrays = {}
+    for column in EVENT_COLUMNS:
+        values = trace.events[column.name]
+        if column.dtype == "category":
+            codes = values.cat.codes.to_numpy().astype(np.int32)
+            names = pa.array(list(values.cat.categories), pa.string())
+            arrays[column.name] = pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
+        else:
+            arrays[column.name] = pa.array(values.to_numpy())
+    fields = {f.name: getattr(trace.meta, f.name) for f in dataclasses.fields(TraceMeta)}
+    fields["devices"] = [dataclasses.asdict(device) for device in trace.meta.devices]
+    text = json.dumps({"version": VERSION, "meta": fields}, default=_plain)
+    return pa.table(arrays).replace_schema_metadata({KEY: text.encode()})
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy scalars and arrays, which end up in ``extra``, as plain numbers and lists."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def read_parquet(path: Path) -> Trace:
+    """Read what `save` wrote.
+
+    Raises
+    ------
+    TraceError
+        If the file is damaged, someone else's, or written by a newer version.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        content = pq.read_table(path, memory_map=True)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise TraceError(f"{path.name}: damaged Parquet file ({reason}); import it again") from error
+    text = (content.schema.metadata or {}).get(KEY)
+    if text is None:
+        raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
+    described = json.loads(text)
+    if described["version"] > VERSION:
+        raise TraceError(
+            f"{path.name}: written by a newer Foretrace (format {described['version']}, "
+            f"this one reads {VERSION}); upgrade"
+        )
+    columns = {c.name: _column(content[c.name]) for c in EVENT_COLUMNS if c.name in content.column_names}
+    return Trace(table(EVENT_COLUMNS, columns, content.num_rows), _meta(described["meta"]))
+
+
+def _column(values: pa.ChunkedArray) -> Any:
+    import pyarrow as pa
+
+    joined = values.unify_dictionaries().combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):  # a column without rows has no chunk to return
+        joined = joined.chunk(0) if joined.num_chunks else pa.array([], values.type)
+    if pa.types.is_dictionary(joined.type):
+        codes = joined.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return from_codes(codes, joined.dictionary.to_pylist())
+    return joined.to_numpy(zero_copy_only=False)
+
+
+def _meta(fields: dict[str, Any]) -> TraceMeta:
+    known = {f.name for f in dataclasses.fields(TraceMeta)}
+    found = {name: value for name, value in fields.items() if name in known}
+    found["devices"] = tuple(Device(**device) for device in found.get("devices", ()))
+    for name in ("ranks", "unprofiled_step_ns", "profiled_step_ns"):
+        found[name] = tuple(found.get(name, ()))
+    return TraceMeta(**found)
