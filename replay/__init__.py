@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.replay.lower import lower
 from foretrace.replay.program import ReplayError
 from foretrace.replay.steady import steady_state
 from foretrace.replay.timeline import Timeline, settled_timeline
@@ -28,8 +29,6 @@ def replay(graph: Graph) -> Timeline:
     GraphError
         The graph cannot run: its edges form a cycle, or tasks wait for each other forever.
     """
-    from foretrace.replay.lower import lower
-
     on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
     try:
         found = steady_state(lambda repetitions: lower(graph, repetitions), on_device)
