@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.transforms.amp import amp
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.fused_optimizer import fused_optimizer
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 TRANSFORMS: dict[str, Callable[..., Graph]] = {
-    function.__name__: function for function in (faster_kernels, faster_host, fused_optimizer)
+    function.__name__: function for function in (faster_kernels, faster_host, amp, fused_optimizer)
 }
 """Every what-if by name; its keyword-only arguments are its parameters."""
 

@@ -14,7 +14,13 @@ from foretrace.transforms.passes import Update, find_update
 from foretrace.transforms.primitives import insert, insert_kernels
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import has_device, launch_edges, require, within_operator
+from foretrace.transforms.selection import (
+    first_per_step,
+    has_device,
+    launch_edges,
+    require,
+    within_operator,
+)
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -90,7 +96,7 @@ def _foreach(graph: Graph, update: Update) -> Graph:
 
 def _replaced(graph: Graph, update: Update, *, name: str, launches: int, total_ns: float) -> Graph:
     """Put *launches* kernels where the update was, and take its kernels and host loop out."""
-    first = _first_per_step(graph, update.where)
+    first = first_per_step(graph, update.where)
     gone = update.where | _host_loop(graph, update.where)
     anchors = np.repeat(first, launches)
     graph, rows = insert_kernels(
@@ -137,7 +143,7 @@ def _on_host(graph: Graph, kind: str) -> Graph:
             "fused_optimizer on a CPU needs the parameters' bytes and the machine's copy "
             "bandwidth; record the job with foretrace record"
         )
-    first = _first_per_step(graph, where)
+    first = first_per_step(graph, where)
     graph, _ = insert(
         graph,
         first,
@@ -156,15 +162,6 @@ def _host_update(graph: Graph) -> Mask:
     where = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "host", "launch")
     zeroing = matches(graph.tasks["name"], "zero_grad") | within_operator(graph, "zero_grad|zero_$")
     return where & ~zeroing
-
-
-def _first_per_step(graph: Graph, where: Mask) -> Rows:
-    """Return the first selected task of each step."""
-    rows = np.flatnonzero(where)
-    step = graph.tasks["step"].to_numpy()[rows]
-    order = np.lexsort((rows, graph.tasks["start_ns"].to_numpy()[rows], step))
-    _, first = np.unique(step[order], return_index=True)
-    return rows[order][first]
 
 
 def _calls(graph: Graph, kernels: Rows) -> Rows:

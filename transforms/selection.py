@@ -97,6 +97,15 @@ def launch_edges(graph: Graph) -> Rows:
     return found
 
 
+def first_per_step(graph: Graph, where: Mask) -> Rows:
+    """Return the first selected task of each step."""
+    rows = np.flatnonzero(where)
+    step = graph.tasks["step"].to_numpy()[rows]
+    order = np.lexsort((rows, graph.tasks["start_ns"].to_numpy()[rows], step))
+    _, first = np.unique(step[order], return_index=True)
+    return rows[order][first]
+
+
 def require(where: Mask, graph: Graph, looked_for: str, *, like: str | None = None) -> Mask:
     """Return *where*, or raise when it selects nothing.
 

@@ -1,0 +1,54 @@
+"""Automatic mixed precision: matrix products in 16 bits, casts between, a scaler for fp16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.transforms.amp_device import amp_on_device
+from foretrace.transforms.amp_host import amp_on_host
+from foretrace.transforms.parameters import choice
+from foretrace.transforms.selection import has_device
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+DTYPES = ("bf16", "fp16")
+ATTENTION = ("flash1", "flash2", "flash3", "mem_efficient")
+
+
+def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Graph:
+    """Run matrix products and convolutions in 16 bits under autocast.
+
+    Parameters
+    ----------
+    graph
+        The job, in fp32 or TF32.
+    dtype
+        "bf16", or "fp16", which adds a gradient scaler: it unscales the gradients and waits for
+        the device once per step to see whether they were finite.
+    attention
+        Kernels that fused fp32 attention becomes: those of the software after the change.
+        "flash2" is today's; a stack of 2022 or 2023 has "flash1".
+
+    Notes
+    -----
+    Assumes: products gain the ratio of the device's peaks (TF32 to 16 bits: 2), half of it from
+    fp32 SIMT kernels; half of the element-wise and reducing memory passes see 16-bit values;
+    layer norms, losses, optimizer and layout changes stay. Weights are cast once per step and
+    their gradients back; fp32 layer norms add three casts each. On a CPU products change by the
+    probed ratio of the machine's bf16 and fp32 rates, and casts run at its copy bandwidth.
+    Unknown: which other kernels the library picks in 16 bits, and layouts changed for them.
+    Source: vendor peaks, memory traffic; the attention shares name theirs in devices.toml.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal([("cutlass_80_tensorop_s1688gemm", "kernel", 0, 400_000, "forward")])
+    >>> amp(graph).tasks[["cost", "work_ns"]].values.tolist()
+    [['prior', 200000], ['prior', 2000]]
+    """
+    choice("dtype", dtype, DTYPES)
+    choice("attention", attention, ATTENTION)
+    if has_device(graph):
+        return amp_on_device(graph, dtype, attention)
+    return amp_on_host(graph, dtype)
