@@ -57,22 +57,21 @@ def record(
         A step of the job failed, or a number is below 1.
     """
     with recording(job, steps=steps, warmup=warmup, windows=windows, out=out) as session:
-        drive(job, session.recorder)
+        drive(runner(job), session.recorder)
     return session.trace
 
 
-def drive(job: Job, recorder: Recorder) -> None:
-    """Run *job* under an entered *recorder* until its schedule is finished.
+def drive(run: Callable[[], None], recorder: Recorder) -> None:
+    """Call *run*, one iteration, under an entered *recorder* until its schedule is finished.
 
     Raises
     ------
     RecordError
         A step failed; the text says which and why.
     """
-    run = runner(job)
     count = 0
     while not recorder.done:
-        attempt(run, f"step {count} of {job.name!r}")
+        attempt(run, f"step {count} of {recorder.job.name!r}")
         recorder.step()
         count += 1
 

@@ -110,8 +110,9 @@ class Translation(Checkpointed):
 
     def forward(self, source: Any, target: Any, labels: Any) -> Any:
         """Return the loss over all words of the target."""
-        memory, _ = self.encoder(self.first(F.dropout(self.source(source), 0.2, self.training))[0])
-        x, _ = self.decoder(F.dropout(self.target(target), 0.2, self.training))
+        x, _ = self.first(F.dropout(self.source(source), 0.2, self.training))
+        memory, _ = self.run(self.encoder, x)
+        x, _ = self.run(self.decoder, F.dropout(self.target(target), 0.2, self.training))
         weights = torch.softmax(x @ memory.transpose(1, 2) / memory.shape[2] ** 0.5, -1)
         x = torch.tanh(self.mix(torch.cat([x, weights @ memory], -1)))
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())

@@ -1,0 +1,244 @@
+"""The process that measures: one model, one or more changes, before and after interleaved.
+
+A process of its own, so that allocator, threads and core are fixed before torch is imported, and
+so that a crash costs one model. Goes in: a task as JSON. Comes out, per change: one ``.pair.json``
+and the Kineto files it names, in the task's folder; one line per change on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import warnings
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretrace.tracer.job import Job, runner
+from foretrace.tracer.measure import NOISE_LIMIT, Quality, noise, trimmed_mean
+from foretrace.tracer.probe import probe
+from foretrace.tracer.record import attempt, drive, facts
+from foretrace.tracer.recorder import Block, Recorder, schedule
+from foretrace.tracer.variants import BY_NAME as CHANGES
+from foretrace.tracer.variants import Variant, build
+from foretrace.tracer.zoo import BY_NAME as MODELS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from foretrace.tracer.variants import Change
+    from foretrace.tracer.zoo import Model
+
+SLOW_NS = 250_000_000
+LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured: *rounds* of a block of *block* steps per side, after *warmup*."""
+
+    rounds: int = 6
+    block: int = 5
+    slow_block: int = 2
+    warmup: int = 5
+    window: int = 3
+    windows: int = 2
+    plain: int = 5
+
+
+CPU_PLAN = Plan()
+CUDA_PLAN = Plan(rounds=4, block=4, slow_block=2, warmup=3, window=3, windows=1, plain=3)
+
+
+@dataclass
+class Side:
+    """One side of a pair: its job, how to run a step, and the times so far."""
+
+    variant: Variant
+    job: Job
+    run: Callable[[], None]
+    block: int
+    step_ns: list[int] = field(default_factory=list)
+    quality: Quality = field(default_factory=Quality)
+
+    def measure(self) -> None:
+        """Time one more block of unprofiled steps."""
+        recorder = Recorder(self.job, [Block("plain", self.block)], quality=self.quality)
+        with recorder:
+            drive(self.run, recorder)
+        self.step_ns += recorder.plain_ns
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one process does; ``deadline`` is a time of `time.time`."""
+
+    model: str
+    changes: list[str]
+    cpu: bool
+    folder: str
+    deadline: float
+    plan: Plan
+
+
+class Bench:
+    """Measures changes of one model; the last "before" side is kept, the next may be the same."""
+
+    def __init__(self, model: Model, folder: Path, plan: Plan, *, cpu: bool) -> None:
+        """Measure *model* by *plan* and write into *folder*."""
+        self.model, self.folder, self.plan, self.cpu = model, folder, plan, cpu
+        self._kept: tuple[Side, dict[str, Any]] | None = None
+        self._load_ns: int | None = None
+
+    def measure(self, change: Change) -> dict[str, Any]:
+        """Measure *change* and return what belongs into its ``.pair.json``."""
+        wanted = [self._with_loader(v) for v in change.variants(cpu=self.cpu)]
+        is_kept = self._kept is not None and self._kept[0].variant == wanted[0]
+        if not is_kept:
+            self._kept = None  # makes room on the device before the next one is built
+        before = self._kept[0] if self._kept else self._side(wanted[0])
+        after = self._side(wanted[1])
+        drift = self._interleave(before, after)
+        if drift > NOISE_LIMIT:
+            drift = self._interleave(before, after)
+        if self._kept is None:
+            self._kept = (before, self._profile(before, f"{change.name}.before"))
+        described = self._kept[1]
+        return {
+            "model": self.model.name,
+            "change": change.name,
+            "scenario": change.scenario.format(n=after.job.batch_size),
+            "device": "cpu" if self.cpu else "cuda",
+            "hardware": _hardware(cpu=self.cpu),
+            "noise": drift,
+            "before": {**described, **_summary(before)},
+            "after": {**self._profile(after, f"{change.name}.after"), **_summary(after)},
+        }
+
+    def _with_loader(self, variant: Variant) -> Variant:
+        """Return *variant*; its loader, if any, takes a good part of the step measured here."""
+        if variant.workers is None:
+            return variant
+        if self._load_ns is None:
+            self._kept = None
+            alone = self._side(replace(variant, workers=None))
+            alone.measure()
+            self._load_ns = round(LOAD_SHARE * trimmed_mean(alone.step_ns))
+        return replace(variant, load_ns=self._load_ns)
+
+    def _side(self, variant: Variant) -> Side:
+        """Build and warm up one side."""
+        device = "cpu" if self.cpu else "cuda"
+        job = build(self.model, variant, device=device, small=self.cpu)
+        side = Side(variant, job, runner(job), block=1)
+        attempt(side.run, f"the first step of {job.name!r}")
+        side.measure()
+        is_slow = side.step_ns.pop() > SLOW_NS
+        side.block = self.plan.slow_block if is_slow else self.plan.block
+        for _ in range(0 if is_slow else self.plan.warmup - 2):
+            attempt(side.run, f"a step of {job.name!r}")
+        return side
+
+    def _interleave(self, before: Side, after: Side) -> float:
+        """Measure both sides in turn, AB BA AB …; return the noise of their ratio."""
+        for side in (before, after):
+            side.step_ns, side.quality = [], Quality()
+        for turn in range(self.plan.rounds):
+            for side in (before, after) if turn % 2 == 0 else (after, before):
+                side.measure()
+        return noise(before.step_ns, after.step_ns)
+
+    def _profile(self, side: Side, name: str) -> dict[str, Any]:
+        """Record *side* under the profiler; return the file's name and the facts."""
+        plan = self.plan
+        is_slow = side.block == plan.slow_block
+        blocks = schedule(
+            steps=plan.slow_block if is_slow else plan.window,
+            plain=plan.slow_block if is_slow else plan.plain,
+            windows=1 if is_slow else plan.windows,
+        )
+        recorder = Recorder(side.job, [b for b in blocks if b.kind != "warm-up"])
+        with recorder:
+            drive(side.run, recorder)
+        recorder.export(self.folder / f"{name}.json")
+        known = facts(recorder)
+        known["command"] = "foretrace record-pairs" + (" --cpu" if self.cpu else "")
+        return {"trace": f"{name}.json", "facts": known, "variant": asdict(side.variant)}
+
+
+def _hardware(*, cpu: bool) -> str:
+    if cpu:
+        return str(probe()["cpu"])
+    import torch
+
+    return str(torch.cuda.get_device_name())
+
+
+def _summary(side: Side) -> dict[str, Any]:
+    return {
+        "step_ns": list(side.step_ns),
+        "mean_ns": round(trimmed_mean(side.step_ns)),
+        "quality": side.quality.summary(),
+    }
+
+
+def run(task: Task) -> None:
+    """Do what *task* says; a change that fails is written down, and the next one is tried."""
+    folder = Path(task.folder)
+    bench = Bench(MODELS[task.model], folder, task.plan, cpu=task.cpu)
+    longest = 0.0
+    for name in task.changes:
+        began = time.time()
+        if began + longest > task.deadline:
+            break
+        try:
+            result = bench.measure(CHANGES[name])
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            _write(folder / f"{name}.failed.json", {"why": str(error).splitlines()[0]})
+            _say(f"{task.model} {name}: {str(error).splitlines()[0][:150]}")
+            continue
+        _write(folder / f"{name}.pair.json", result)
+        before, after = (result[side]["mean_ns"] / 1e6 for side in ("before", "after"))
+        _say(
+            f"{task.model} {name}: {before:.2f} -> {after:.2f} ms, noise {result['noise']:.1%}, "
+            f"{time.time() - began:.0f} s"
+        )
+        longest = max(longest, time.time() - began)
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """Write *content* whole or not at all: the process may be ended at any time."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(content), "utf-8")
+    unfinished.replace(path)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def settle() -> None:  # pragma: no cover - binds the whole process
+    """Bind this process to its last core and torch to one thread."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def main(arguments: list[str]) -> int:  # pragma: no cover - runs in a process of its own
+    """Run the task that stands in the first argument as JSON."""
+    content = json.loads(arguments[0])
+    task = Task(**{**content, "plan": Plan(**content["plan"])})
+    warnings.filterwarnings("ignore")
+    if task.cpu:
+        settle()
+    run(task)
+    return 0
+
+
+if __name__ == "__main__":  # pragma: no cover - same
+    sys.exit(main(sys.argv[1:]))
