@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 ALREADY_FUSED = re.compile(r"(?i)fused_?(adam|sgd|adagrad|lamb)|AdamFunctor|FusedOptimizer")
 NOT_THE_UPDATE = re.compile(r"(?i)non_?finite|unscale|norm|fill|memset|memcpy|zero_")
 POINTERS = re.compile(r"[aA]rray<char ?\*, ?(?:\((?:int|unsigned long)\))?(\d)")
-DEPTH = re.compile(r"TensorList(?:ScalarList)?Metadata<(?:[a-z]+, )?(?:\(int\))?(\d)")
-IN_PLACE = {1: 2, 2: 3, 3: 4, 4: 5}
-"""Tensor lists of a multi-tensor kernel → passes: it reads each and writes one."""
+LISTS = re.compile(r"Functor<\w+, ?(?:\(int\))?\d, ?(?:\(int\))?(\d), ?(?:\(int\))?\d>")
+"""Template of a multi-tensor functor: type, lists given, lists read, list written."""
+
+UNKNOWN_PASSES = 3
+ADAM_PASSES, MOMENTUM_PASSES, PLAIN_PASSES = 7, 5, 3
 
 TENSORS_PER_LAUNCH = 36
 """Four lists (parameter, gradient, two states) fit that many tensors into one launch (PyTorch)."""
@@ -89,14 +91,14 @@ def passes_of(name: str) -> int:
     --------
     >>> passes_of("vectorized_elementwise_kernel<4, Mul<float>, at::detail::Array<char*, 2>>")
     2
-    >>> passes_of("multi_tensor_apply_kernel<TensorListMetadata<3>, PointwiseOpFunctor<float>>")
+    >>> passes_of("multi_tensor_apply_kernel<PointwiseOpScalarFunctor<float, 3, 3, 0>>")
     4
     """
     pointers = POINTERS.search(name)
     if pointers:
         return int(pointers.group(1))
-    depth = DEPTH.search(name)
-    return IN_PLACE.get(int(depth.group(1)), 7) if depth else 3
+    lists = LISTS.search(name)
+    return int(lists.group(1)) + 1 if lists else UNKNOWN_PASSES
 
 
 def state_passes(optimizer: Mapping[str, Any] | None, names: list[str]) -> int:
@@ -106,9 +108,9 @@ def state_passes(optimizer: Mapping[str, Any] | None, names: list[str]) -> int:
     """
     if optimizer and optimizer.get("state_passes"):
         return int(optimizer["state_passes"])
-    if any("sqrt" in name or "addcdiv" in name for name in names):
-        return 7
-    return 5 if len(names) > 1 else 3
+    if any("sqrt" in name.lower() or "addcdiv" in name for name in names):
+        return ADAM_PASSES
+    return MOMENTUM_PASSES if len(names) > 1 else PLAIN_PASSES
 
 
 def _counted(graph: Graph, where: Mask, *, is_multi: bool) -> Update:
