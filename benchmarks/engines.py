@@ -1,0 +1,121 @@
+"""How many tasks per second the two engines replay, and what 10 million of them take.
+
+    python benchmarks/engines.py [TASKS]
+
+The program is a host thread that launches on two streams, one repetition after another, as a
+training step does. Printed are the best of five runs and the goals of the design.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.replay.critical import critical_path
+from foretrace.replay.engines import run_events, run_static
+from foretrace.replay.order import prepare, topological
+from foretrace.replay.program import END_START, START_START, Program
+from foretrace.replay.steady import steady_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STATIC_GOAL = 50e6
+EVENTS_GOAL = 2e6
+MEMORY_GOAL_GIB = 4.0
+
+
+def training(tasks: int, repetitions: int = 1) -> Program:
+    """Return a program in which every second task is a kernel, every tenth on a second stream."""
+    count = tasks * repetitions
+    row = np.arange(count, dtype=np.int32)
+    lane = np.where(row % 2 == 0, 0, np.where(row % 10 == 1, 2, 1)).astype(np.int32)
+    chains = [row[lane == one] for one in range(3)]
+    calls, kernels = row[0::2], row[1::2]
+    src = np.concatenate([chain[:-1] for chain in chains] + [calls[: len(kernels)]])
+    dst = np.concatenate([chain[1:] for chain in chains] + [kernels])
+    launches = np.repeat([False, True], [len(src) - len(kernels), len(kernels)])
+    by_task = np.argsort(dst, kind="stable")
+    return Program(
+        work_ns=np.where(lane == 0, 8_000, 6_000 + row % 97).astype(np.int64),
+        lane=lane,
+        resource=np.full(count, -1, np.int32),
+        holds=np.zeros(count, bool),
+        src=src[by_task],
+        dst=dst[by_task],
+        lag_ns=np.where(launches, 6_000, 1_000)[by_task].astype(np.int64),
+        anchor=np.where(launches, START_START, END_START)[by_task].astype(np.int8),
+        kind=np.where(launches, 2, 1)[by_task].astype(np.int8),
+        tasks=tasks,
+        repetitions=repetitions,
+        release_ns=np.zeros(count, np.int64),
+    )
+
+
+def contended(program: Program) -> Program:
+    """Let all kernels share one device, every third holding it."""
+    kernel = program.lane > 0
+    return replace(
+        program,
+        resource=np.where(kernel, 0, -1).astype(np.int32),
+        holds=kernel & (np.arange(len(kernel)) % 3 == 0),
+    )
+
+
+def best(work: Callable[[], object], runs: int = 5) -> float:
+    """Return the shortest time of *runs*, in seconds, after one that compiles."""
+    work()
+    times = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def rates() -> None:
+    """Print tasks per second of both engines."""
+    program = training(1_000_000)
+    prepared = prepare(program)
+    order = topological(prepared)
+    shared = prepare(contended(program))
+    engines: list[tuple[str, Callable[[], object], float]] = [
+        ("static", lambda: run_static(prepared, order), STATIC_GOAL),
+        ("event-driven, no resource", lambda: run_events(prepared), EVENTS_GOAL),
+        ("event-driven, contended", lambda: run_events(shared), EVENTS_GOAL),
+    ]
+    for name, work, goal in engines:
+        rate = 1_000_000 / best(work)
+        print(f"{name:<28} {rate / 1e6:7.1f} M tasks/s, {rate / goal:5.1f} times the goal")
+    seconds = best(lambda: topological(prepare(program)))
+    print(f"{'preparing and ordering':<28} {1 / seconds:7.1f} M tasks/s")
+
+
+def large(tasks: int, change: Callable[[Program], Program] | None) -> None:
+    """Print what *tasks* unrolled tasks take from program to critical path, and the memory."""
+
+    def lower(repetitions: int) -> Program:
+        program = training(tasks // repetitions, repetitions)
+        return change(program) if change else program
+
+    begin = time.perf_counter()
+    found = steady_state(lower, np.array([False, True, True]))
+    critical_path(found)
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{tasks:,} tasks, {'event-driven' if change else 'static'}: {seconds:.1f} s,"
+        f" peak {peak:.1f} GiB (goal {MEMORY_GOAL_GIB:.0f} GiB), settled: {found.settled}"
+    )
+
+
+if __name__ == "__main__":
+    rates()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
+    large(count, None)
+    large(count, contended)
