@@ -1,0 +1,107 @@
+"""What is in a trace, for every trace there is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace import cli
+from foretrace.summary import summarise
+from foretrace.tracer.files import load
+from tests.small_trace import small_trace, write_small_trace
+
+if TYPE_CHECKING:
+    from foretrace.summary import Summary
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "gpu-traces"
+RECORDINGS = sorted(
+    str(path.relative_to(SHARED)) for path in SHARED.glob("*/**/*.gz") if "csv" not in path.name
+)
+NO_TRACES = (
+    "execution-trace",
+    "execution-graph",
+    "straggler-analysis",
+)
+"""Parts of names of files that are no profiler recordings and are refused with a sentence."""
+
+
+@pytest.fixture
+def summary(tmp_path: Path) -> Summary:
+    """Summarise the small recording."""
+    return summarise(load(write_small_trace(tmp_path)))
+
+
+def test_kernels_are_counted_and_classed(summary: Summary) -> None:
+    """Four steps of three kernels: 2, 0.8 and 0.6 ms."""
+    assert summary.events["kernel"] == 12
+    assert summary.classes_ns == {"gemm": 2_000_000, "pointwise": 800_000, "optimizer": 600_000}
+    assert summary.kernels_ns["ampere_sgemm_128x64_nn"] == (2_000_000, 4)
+    assert summary.busy_ns == 3_400_000
+
+
+def test_work_is_told_by_phase(summary: Summary) -> None:
+    """Device time per step: forward 0.7 ms, optimizer 0.15."""
+    assert summary.steps is not None
+
+    assert summary.steps.phases_ns["forward"][1] == 700_000
+    assert summary.steps.phases_ns["optimizer"][1] == 150_000
+
+
+def test_edges_are_counted_with_their_rule(summary: Summary) -> None:
+    """Every kernel of the window has a launch edge."""
+    assert summary.steps is not None
+    launches = sum(n for (kind, _), n in summary.steps.edges.items() if kind == "launch")
+
+    assert launches == 3 * summary.steps.count
+
+
+def test_a_pattern_names_the_steps(tmp_path: Path) -> None:
+    """What the user calls a step is one."""
+    trace = load(write_small_trace(tmp_path))
+
+    assert summarise(trace, step_pattern="Optimizer.step").steps is not None
+
+
+def test_a_recording_without_steps_has_a_summary(tmp_path: Path) -> None:
+    """What needs steps is absent, with the reason."""
+    path = tmp_path / "kernels.json"
+    trace = small_trace()
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
+    path.write_text(json.dumps(trace), "utf-8")
+    found = summarise(load(path), step_pattern="no such range")
+
+    assert found.steps is None
+    assert "no such range" in str(found.steps_problem)
+    assert found.busy_ns == 3_400_000
+
+
+def test_a_summary_without_steps_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Text and JSON both say why there are none."""
+    path = str(write_small_trace(tmp_path))
+
+    assert cli.run(["summary", path, "--step", "no such range"]) == 0
+    assert "steps       none: " in capsys.readouterr().out
+    assert cli.run(["summary", path, "--step", "no such range", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measured_step_ms"] is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECORDINGS or ["absent"])
+def test_every_public_recording_opens_or_is_refused(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A recording has a summary; anything else is refused in one sentence."""
+    if not SHARED.exists():
+        pytest.skip(f"the public recordings are not here: {SHARED}")
+    is_trace = not any(part in name for part in NO_TRACES)
+    code = cli.run(["summary", str(SHARED / name), "--json"])
+    shown = capsys.readouterr()
+
+    assert code == (0 if is_trace else 1), shown.err
+    if is_trace:
+        assert json.loads(shown.out)["events"]
+    else:
+        assert shown.err.count("\n") == 1
