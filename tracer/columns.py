@@ -23,9 +23,7 @@ NS_PER_US = 1000
 
 def categorical(values: Sequence[Any]) -> pd.Categorical:
     """Encode values in the order of first appearance; ``None`` is unknown."""
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    codes, uniques = pd.factorize(array)
+    codes, uniques = pd.factorize(np.array(values, dtype=object))
     return from_codes(codes, list(uniques))
 
 

@@ -12,8 +12,11 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.tracer.repair import mend, salvage
@@ -24,14 +27,14 @@ except ImportError:  # the machine that recorded may lack it
     msgspec = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from foretrace.tracer.oddities import Tally
 
 EVENT_FIELDS = ("cat", "name", "pid", "tid", "ts", "dur", "args")
 PHASES = "XisftMBEbenCIPNODRcvV"
 """Every phase of the Chrome trace format; Kineto writes the first six."""
 MEMORY_NAME = "[memory]"
+PRECISE_US = 2.0**43
+"""From here on neighbouring floats are more than a nanosecond apart: the text is needed."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,18 @@ class Recording:
     unfinished: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
 
-    def arguments(self, rows: Iterable[int], wanted: Arguments) -> dict[str, list[Any]]:
-        """Return the *wanted* arguments of *rows*; −1 where a single, b"" where a nested one lacks."""
-        args = self.columns["args"]
-        some = [args[row] for row in rows]
+    def picked(self, column: str, rows: np.ndarray) -> list[Any]:
+        """Return one field of ascending *rows*."""
+        mask = np.zeros(len(self.columns[column]), bool)
+        mask[rows] = True
+        return list(compress(self.columns[column], mask.tolist()))
+
+    def arguments(self, rows: np.ndarray, wanted: Arguments) -> dict[str, list[Any]]:
+        """Return the *wanted* arguments of ascending *rows*.
+
+        Where there is none, a single one is −1 and a nested one is empty.
+        """
+        some = self.picked("args", rows)
         if some and msgspec is not None and not isinstance(some[0], dict):
             try:
                 decoded = _argument_decoder(wanted).decode(b"[" + b",".join(some) + b"]")
@@ -151,34 +162,39 @@ def _typed(raw: bytes, tally: Tally) -> Recording | None:
     """Decode without detours, or return None: the slow way then finds out what is odd."""
     if msgspec is None:
         return None
-    types = _event_types("float")
     try:
         root, bare = _typed_root(raw, "float")
     except (msgspec.MsgspecError, RecursionError):
         return None
-    events = root if bare else root.traceEvents
-    of_type = {phase: [e for e in events if type(e) is types[phase]] for phase in "Xi"}
-    complete = of_type["X"]
-    memory = [e for e in of_type["i"] if e.name == MEMORY_NAME]
+    by_phase = _by_phase(root if bare else root.traceEvents, "float")
+    complete, memory = by_phase["X"], _allocations(by_phase["i"])
     both = complete + memory
     columns = {f: list(map(attrgetter(f), both)) for f in EVENT_FIELDS}
     _place_instants(columns, len(complete))
     if _needs_text(columns["ts"]):
         again, _ = _typed_root(raw, "text")
-        exact = _event_types("text")
-        again = again if bare else again.traceEvents
-        ordered = [e for e in again if type(e) is exact["X"]]
-        ordered += [e for e in again if type(e) is exact["i"] and e.name == MEMORY_NAME]
-        columns["ts"] = [_decimal(e.ts) for e in ordered]
+        exact = _by_phase(again if bare else again.traceEvents, "text")
+        columns["ts"] = [_decimal(e.ts) for e in exact["X"] + _allocations(exact["i"])]
     if bare:
         tally.add("bare_list")
     return Recording(
         columns,
-        [e.id for e in events if type(e) is types["s"]],
-        [e.id for e in events if type(e) is types["f"]],
-        sum(type(e) is types["B"] for e in events),
+        [e.id for e in by_phase["s"]],
+        [e.id for e in by_phase["f"]],
+        len(by_phase["B"]),
         {} if bare else {k: getattr(root, k) for k in ROOT_FIELDS},
     )
+
+
+def _by_phase(events: list[Any], times: str) -> dict[str, list[Any]]:
+    lists: dict[Any, list[Any]] = {type_: [] for type_ in _event_types(times).values()}
+    for event in events:
+        lists[type(event)].append(event)
+    return {phase: lists[type_] for phase, type_ in _event_types(times).items()}
+
+
+def _allocations(instants: list[Any]) -> list[Any]:
+    return [event for event in instants if event.name == MEMORY_NAME]
 
 
 ROOT_FIELDS = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
@@ -194,7 +210,8 @@ def _typed_root(raw: bytes, times: str) -> tuple[Any, bool]:
 
 def _needs_text(times: list[Any]) -> bool:
     """Say whether floats cannot hold these microseconds to the nanosecond."""
-    return any(type(t) is float and t >= 2.0**43 for t in times)
+    kinds = set(map(type, times))
+    return float in kinds and any(type(t) is float and t >= PRECISE_US for t in times)
 
 
 def _decimal(text: Any) -> Decimal | str:

@@ -26,29 +26,31 @@ if TYPE_CHECKING:
     from foretrace.tracer.decode import Recording
     from foretrace.tracer.oddities import Tally
 
-EXTERNAL = (("external_id", "External id"), ("external_id_2020", "external id"))
-COLLECTIVE = (
-    ("group", "Process Group Name"),
-    ("group_size", "Group size"),
-    ("elements_in", "In msg nelems"),
-    ("elements_out", "Out msg nelems"),
-    ("element_type", "dtype"),
+EXTERNAL = ("external_id", "External id")
+EXTERNAL_2020 = Arguments(single=(("external_id", "external id"),))
+SHAPES_2020 = Arguments(single=(), nested=(("shapes", "Input dims"),))
+COLLECTIVE = Arguments(
+    single=(
+        ("group", "Process Group Name"),
+        ("group_size", "Group size"),
+        ("elements_in", "In msg nelems"),
+        ("elements_out", "Out msg nelems"),
+        ("element_type", "dtype"),
+    )
 )
 OPERATOR = Arguments(
     single=(
-        *EXTERNAL,
+        EXTERNAL,
         ("sequence", "Sequence number"),
         ("forward_thread", "Fwd thread id"),
         ("flops", "flops"),
-        ("flops_old", "Flops"),
-        *COLLECTIVE,
     ),
-    nested=(("shapes", "Input Dims"), ("shapes_2020", "Input dims"), ("dtypes", "Input type")),
+    nested=(("shapes", "Input Dims"), ("dtypes", "Input type")),
 )
-CALL = Arguments(single=(*EXTERNAL, ("correlation", "correlation")))
+CALL = Arguments(single=(EXTERNAL, ("correlation", "correlation")))
 DEVICE = Arguments(
     single=(
-        *EXTERNAL,
+        EXTERNAL,
         ("correlation", "correlation"),
         ("device", "device"),
         ("stream", "stream"),
@@ -57,13 +59,12 @@ DEVICE = Arguments(
         ("registers", "registers per thread"),
         ("shared_bytes", "shared memory"),
         ("copy_kind", "kind"),
-        *COLLECTIVE,
     ),
     nested=(("grid", "grid"), ("block", "block")),
 )
 SYNC = Arguments(
     single=(
-        *EXTERNAL,
+        EXTERNAL,
         ("correlation", "correlation"),
         ("device", "device"),
         ("stream", "stream"),
@@ -72,7 +73,7 @@ SYNC = Arguments(
         ("wait_event", "wait_on_cuda_event_record_corr_id"),
     )
 )
-ANNOTATION = Arguments(single=EXTERNAL)
+ANNOTATION = Arguments(single=(EXTERNAL,))
 MEMORY = Arguments(single=(("bytes", "Bytes"),))
 
 ANNOTATION_NAME = re.compile(r"ProfilerStep#|Optimizer\.|## ")
@@ -81,6 +82,7 @@ ITEM_BYTES = {
     "float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1,
     "bool": 1, "short": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
+COLLECTIVE_NAME = re.compile(r"record_param_comms|nccl|rccl|gloo:|ucc:|mpi:|c10d::", re.IGNORECASE)
 MAX_DEVICES = 1024
 """A smaller process id of a device event is a device index."""
 NAMED_THREADS = 2**40
@@ -98,8 +100,7 @@ def event_columns(recording: Recording, kind: np.ndarray, tally: Tally) -> dict[
     Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels.
     """
     fields = recording.columns
-    name = categorical(["" if n is None else n for n in fields["name"]])
-    name = recoded(name, str)
+    name = recoded(categorical(["" if n is None else n for n in fields["name"]]), str)
     annotation = np.array([bool(ANNOTATION_NAME.match(n)) for n in name.categories], dtype=bool)
     kind = np.where((kind == code("op")) & annotation[name.codes], code("annotation"), kind)
     start, start_ok = nanoseconds(fields["ts"])
@@ -126,6 +127,7 @@ def event_columns(recording: Recording, kind: np.ndarray, tally: Tally) -> dict[
     _device_tasks(values, recording, tally)
     _syncs(values, recording, tally)
     _calls_and_annotations(values, recording, tally)
+    _collectives(values, recording, tally)
     values["kind"] = from_codes(values["kind"], EVENT_KINDS)
     return values
 
@@ -135,11 +137,13 @@ def _rows(values: dict[str, Any], *kinds: str) -> np.ndarray:
 
 
 def _set_external(
-    values: dict[str, Any], rows: np.ndarray, found: dict[str, list[Any]], tally: Tally
+    values: dict[str, Any], recording: Recording, rows: np.ndarray, ids: list[Any], tally: Tally
 ) -> None:
-    external = integers(found["external_id"], tally)
-    if (external < 0).any():
-        external = np.where(external < 0, integers(found["external_id_2020"], tally), external)
+    external = integers(ids, tally)
+    lack = np.flatnonzero(external < 0)
+    if len(lack):
+        old = recording.arguments(rows[lack], EXTERNAL_2020)
+        external[lack] = integers(old["external_id"], tally)
     values["external_id"][rows] = external
 
 
@@ -150,9 +154,9 @@ def _lane(value: Any) -> Any:
 
 def _threads(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "op", "annotation", "runtime", "python", "memory", "overhead")
-    ids = [recording.columns["tid"][i] for i in rows]
-    names = {v for v in ids if type(v) is str and not v.lstrip("-").isdigit()}
-    if names:
+    ids = recording.picked("tid", rows)
+    if str in set(map(type, ids)):
+        names = {v for v in ids if type(v) is str and not v.lstrip("-").isdigit()}
         number = {name: NAMED_THREADS + i for i, name in enumerate(sorted(names))}
         ids = [number.get(v, v) for v in ids]
     values["thread"][rows] = integers(ids, tally)
@@ -161,18 +165,19 @@ def _threads(values: dict[str, Any], recording: Recording, tally: Tally) -> None
 def _operators(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "op")
     found = recording.arguments(rows, OPERATOR)
-    _set_external(values, rows, found, tally)
+    _set_external(values, recording, rows, found["external_id"], tally)
     sequence = integers(found["sequence"], tally)
     values["sequence"][rows] = sequence
     forward = integers(found["forward_thread"], tally)
     values["forward_thread"][rows] = _forward_threads(sequence, forward, values["thread"][rows])
-    flops = np.fmax(quantities(found["flops"], tally), quantities(found["flops_old"], tally))
+    flops = quantities(found["flops"], tally)
     values["flops"][rows] = np.where(flops > 0, flops, np.nan)
     count = len(values["kind"])
-    shapes = [a or b for a, b in zip(found["shapes"], found["shapes_2020"], strict=True)]
-    values["shapes"] = _compact(shapes, rows, count)
+    values["shapes"] = _compact(found["shapes"], rows, count)
+    if not (values["shapes"].codes >= 0).any():
+        old = recording.arguments(rows, SHAPES_2020)
+        values["shapes"] = _compact(old["shapes"], rows, count)
     values["dtypes"] = _compact(found["dtypes"], rows, count)
-    _collectives(values, rows, found, tally)
 
 
 def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarray) -> np.ndarray:
@@ -209,34 +214,31 @@ def _compact_text(text: bytes) -> str | None:
     return json.dumps(value, separators=(",", ":")) if value else None
 
 
-def _collectives(
-    values: dict[str, Any], rows: np.ndarray, found: dict[str, list[Any]], tally: Tally
-) -> None:
-    """Set group, size and bytes of the collectives among *rows*."""
-    size = integers(found["group_size"], tally)
-    group = recoded(categorical(found["group"]), lambda g: None if g in (-1, "") else str(g))
-    if not ((size >= 0) | (group.codes >= 0)).any():
+def _collectives(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+    """Set group, size and bytes of collectives, on the host and on the devices."""
+    names = values["name"]
+    named = np.array([bool(COLLECTIVE_NAME.search(n)) for n in names.categories], dtype=bool)
+    rows = np.flatnonzero(named[names.codes] & (values["kind"] >= 0))
+    if not len(rows):
         return
-    values["group_size"][rows] = small(size, np.int32)
-    elements = np.fmax(quantities(found["elements_in"], tally), quantities(found["elements_out"], tally))
-    item = np.array([ITEM_BYTES.get(str(t).lower().removeprefix("c10::"), np.nan) for t in found["element_type"]])
-    moved = elements * item
+    found = recording.arguments(rows, COLLECTIVE)
+    values["group_size"][rows] = small(integers(found["group_size"], tally), np.int32)
+    elements = np.fmax(
+        quantities(found["elements_in"], tally), quantities(found["elements_out"], tally)
+    )
+    types = (str(t).lower().removeprefix("c10::") for t in found["element_type"])
+    moved = elements * np.array([ITEM_BYTES.get(t, np.nan) for t in types])
     values["bytes"][rows] = np.where(np.isnan(moved), values["bytes"][rows], moved)
-    codes = np.full(len(values["kind"]), -1, np.int32)
+    group = recoded(categorical(found["group"]), lambda g: None if g in (-1, "") else str(g))
+    codes = np.full(len(names), -1, np.int32)
     codes[rows] = group.codes
-    earlier = values.get("group")
-    names = list(group.categories)
-    if earlier is not None:
-        names += [n for n in earlier.categories if n not in names]
-        place = np.array([names.index(n) for n in earlier.categories] + [-1], np.int32)
-        codes = np.where(codes < 0, place[earlier.codes], codes)
-    values["group"] = from_codes(codes, names)
+    values["group"] = from_codes(codes, list(group.categories))
 
 
 def _device_tasks(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "kernel", "memcpy", "memset", "gpu_annotation")
     found = recording.arguments(rows, DEVICE)
-    _set_external(values, rows, found, tally)
+    _set_external(values, recording, rows, found["external_id"], tally)
     for column in ("correlation", "graph_node", "registers", "shared_bytes"):
         values[column][rows] = integers(found[column], tally)
     values["bytes"][rows] = quantities(found["bytes"], tally)
@@ -244,7 +246,6 @@ def _device_tasks(values: dict[str, Any], recording: Recording, tally: Tally) ->
     values["stream"][rows], values["device"][rows] = stream, device
     values["blocks"][rows] = _products(found["grid"])
     values["block_threads"][rows] = small(_products(found["block"]), np.int32)
-    _collectives(values, rows, found, tally)
     _name_copies(values, rows, found["copy_kind"])
 
 
@@ -254,10 +255,10 @@ def _device_lanes(
     """Return streams and devices; what the arguments lack is in the thread and process ids."""
     stream = no_stream(integers(found["stream"], tally))
     lack = np.flatnonzero(stream < 0)
-    stream[lack] = integers([_lane(recording.columns["tid"][i]) for i in rows[lack]], tally)
+    stream[lack] = integers([_lane(t) for t in recording.picked("tid", rows[lack])], tally)
     device = integers(found["device"], tally)
     lack = np.flatnonzero(device < 0)
-    process = integers([recording.columns["pid"][i] for i in rows[lack]], tally)
+    process = integers(recording.picked("pid", rows[lack]), tally)
     device[lack] = np.where(process < MAX_DEVICES, process, -1)
     return stream, small(device, np.int16)
 
@@ -300,7 +301,7 @@ def _direction(name: str) -> str:
 def _syncs(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "sync")
     found = recording.arguments(rows, SYNC)
-    _set_external(values, rows, found, tally)
+    _set_external(values, recording, rows, found["external_id"], tally)
     values["correlation"][rows] = integers(found["correlation"], tally)
     values["device"][rows] = small(integers(found["device"], tally), np.int16)
     stream = no_stream(integers(found["stream"], tally))
@@ -314,10 +315,11 @@ def _syncs(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
 def _calls_and_annotations(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "runtime")
     found = recording.arguments(rows, CALL)
-    _set_external(values, rows, found, tally)
+    _set_external(values, recording, rows, found["external_id"], tally)
     values["correlation"][rows] = integers(found["correlation"], tally)
     rows = _rows(values, "annotation")
-    _set_external(values, rows, recording.arguments(rows, ANNOTATION), tally)
+    found = recording.arguments(rows, ANNOTATION)
+    _set_external(values, recording, rows, found["external_id"], tally)
     rows = _rows(values, "memory")
     changed = integers(recording.arguments(rows, MEMORY)["bytes"], tally)  # negative when freed
     values["bytes"][rows] = np.where(changed == -1, np.nan, changed)

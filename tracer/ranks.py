@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEVICE_COLLECTIVE = re.compile(r"(nccl|rccl|oneccl).*(Kernel|_)", re.IGNORECASE)
-HOST_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):(?!.*(send|recv))", re.IGNORECASE)
+HOST_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):", re.IGNORECASE)
+ALL_TO_ALL = re.compile(r"all_?(to|2)_?all", re.IGNORECASE)
+"""NCCL runs an all-to-all as sends and receives; where there is one, those are collectives."""
 POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
 SAME_CLOCK_NS = 3600 * 10**9
 """Origins further apart than an hour are clocks that were never set, not one job's ranks."""
@@ -147,7 +149,11 @@ def _collective_ends(trace: Trace, start: np.ndarray) -> pd.Series:
 
 
 def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:
-    hits = [bool(pattern.match(n)) and not POINT_TO_POINT.search(n) for n in names.categories]
+    everyone = any(ALL_TO_ALL.search(n) for n in names.categories)
+    hits = [
+        bool(pattern.match(n)) and (everyone or not POINT_TO_POINT.search(n))
+        for n in names.categories
+    ]
     return np.array([*hits, False], bool)[names.codes.to_numpy()]
 
 

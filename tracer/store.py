@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
-from foretrace.schema import require, table
+from foretrace.schema import UNKNOWN_ID, require, table
 from foretrace.tracer.columns import from_codes
 from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 VERSION = 1
 """Raised when an older reader would misread the file; new columns and fields do not."""
 KEY = b"foretrace"
+ALWAYS = ("name", "kind", "start_ns", "duration_ns")
+"""Any other column is left out of the file where all of it is unknown."""
+UNIQUE = ["start_ns", "duration_ns", "correlation", "external_id"]
+"""Columns with too many different values for a dictionary to pay."""
 
 
 def save(trace: Trace, path: str | Path) -> Path:
@@ -45,7 +49,8 @@ def save(trace: Trace, path: str | Path) -> Path:
         raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            pq.write_table(content, file, compression="zstd")
+            coded = [name for name in content.column_names if name not in UNIQUE]
+            pq.write_table(content, file, compression="zstd", use_dictionary=coded)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())
@@ -71,10 +76,15 @@ def _arrow(trace: Trace) -> pa.Table:
         values = trace.events[column.name]
         if column.dtype == "category":
             codes = values.cat.codes.to_numpy().astype(np.int32)
+            unknown = codes < 0
             names = pa.array(list(values.cat.categories), pa.string())
-            arrays[column.name] = pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
+            array = pa.DictionaryArray.from_arrays(pa.array(codes, mask=unknown), names)
         else:
-            arrays[column.name] = pa.array(values.to_numpy())
+            plain = values.to_numpy()
+            unknown = np.isnan(plain) if column.dtype == "float64" else plain == UNKNOWN_ID
+            array = pa.array(plain)
+        if not unknown.all() or column.name in ALWAYS:
+            arrays[column.name] = array
     fields = {f.name: getattr(trace.meta, f.name) for f in dataclasses.fields(TraceMeta)}
     fields["devices"] = [dataclasses.asdict(device) for device in trace.meta.devices]
     text = json.dumps({"version": VERSION, "meta": fields}, default=_plain)
