@@ -41,13 +41,14 @@ class Window:
         RecordError
             Another profiler of this process is running.
         """
-        try:
-            with quiet_stderr():
-                self._profiler.start()
-        except RuntimeError as error:
+        import torch
+
+        if torch._C._autograd._profiler_enabled():  # noqa: SLF001 - no public form
             raise RecordError(
-                "torch.profiler cannot start: stop the profiler that the job runs itself"
-            ) from error
+                "a profiler is running already: stop the one that the job starts itself"
+            )
+        with quiet_stderr():
+            self._profiler.start()
 
     def stop(self) -> None:
         """Stop recording."""
