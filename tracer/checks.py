@@ -194,9 +194,7 @@ def _enclosing(start: np.ndarray, end: np.ndarray, same_lane: np.ndarray) -> np.
     return outer
 
 
-def _remapped(
-    values: dict[str, Any], inner_rows: np.ndarray, outer_rows: np.ndarray
-) -> np.ndarray:
+def _remapped(values: dict[str, Any], inner_rows: np.ndarray, outer_rows: np.ndarray) -> np.ndarray:
     """Return the correlations with those of inner calls replaced, on calls and device rows."""
     correlation = values["correlation"].copy()
     orphan = correlation[outer_rows] < 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.tracer.oddities import Tally
 
 TOLERANCE_NS = 50_000
-"""A smaller disagreement is left alone: it can be rounding, or two clocks read one after another."""
+"""A smaller disagreement is left alone: rounding, or two clocks read in turn."""
 MIN_WITNESSES = 3
 LOST_BELOW = 0.6
 """A step is lost when less than this share of the usual launches has a device task."""

@@ -21,7 +21,7 @@ NO_STREAM = (2**32 - 1, 2**64 - 1)
 NS_PER_US = 1000
 
 
-def categorical(values: Sequence[Any]) -> pd.Categorical:
+def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
     """Encode values in the order of first appearance; ``None`` is unknown."""
     codes, uniques = pd.factorize(np.array(values, dtype=object))
     return from_codes(codes, list(uniques))

@@ -78,7 +78,9 @@ class Recording:
         some = [a if isinstance(a, dict) else {} for a in some]
         found = {name: [a.get(key, -1) for a in some] for name, key in wanted.single}
         for name, key in wanted.nested:
-            found[name] = [json.dumps(a[key], default=float).encode() if key in a else b"" for a in some]
+            found[name] = [
+                json.dumps(a[key], default=float).encode() if key in a else b"" for a in some
+            ]
         return found
 
 
@@ -238,24 +240,27 @@ def _event_types(times: str) -> dict[str, Any]:
         "f": [("id", scalar, None)],
     }
     return {
-        phase: msgspec.defstruct(f"Phase_{phase}", fields.get(phase, []), tag=phase, tag_field="ph", gc=False)
+        phase: msgspec.defstruct(
+            f"Phase_{phase}", fields.get(phase, []), tag=phase, tag_field="ph", gc=False
+        )
         for phase in PHASES
     }
 
 
 @functools.cache
 def _root_decoder(times: str, bare: bool) -> Any:  # noqa: FBT001
-    event = functools.reduce(lambda a, b: a | b, _event_types(times).values())
+    event: Any = functools.reduce(lambda a, b: a | b, _event_types(times).values())
     if bare:
         return msgspec.json.Decoder(list[event])
-    fields = [("traceEvents", list[event]), *((name, Any, None) for name in ROOT_FIELDS)]
+    fields: list[Any] = [("traceEvents", list[event]), *((name, Any, None) for name in ROOT_FIELDS)]
     return msgspec.json.Decoder(msgspec.defstruct("Root", fields, gc=False))
 
 
 @functools.cache
 def _argument_decoder(wanted: Arguments) -> Any:
     scalar = int | float | str | None
-    fields = [(name, scalar, -1) for name, _ in wanted.single]
+    fields: list[Any] = [(name, scalar, -1) for name, _ in wanted.single]
     fields += [(name, msgspec.Raw, msgspec.Raw(b"")) for name, _ in wanted.nested]
     rename = dict(wanted.single + wanted.nested)
-    return msgspec.json.Decoder(list[msgspec.defstruct("Args", fields, rename=rename, gc=False)])
+    args: Any = msgspec.defstruct("Args", fields, rename=rename, gc=False)
+    return msgspec.json.Decoder(list[args])

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
+from foretrace.tracer.collectives import add_collectives
 from foretrace.tracer.columns import (
     categorical,
     from_codes,
@@ -23,21 +23,14 @@ from foretrace.tracer.decode import Arguments
 from foretrace.tracer.trace import EVENT_KINDS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from foretrace.tracer.decode import Recording
     from foretrace.tracer.oddities import Tally
 
 EXTERNAL = ("external_id", "External id")
 EXTERNAL_2020 = Arguments(single=(("external_id", "external id"),))
 SHAPES_2020 = Arguments(single=(), nested=(("shapes", "Input dims"),))
-COLLECTIVE = Arguments(
-    single=(
-        ("group", "Process Group Name"),
-        ("group_size", "Group size"),
-        ("elements_in", "In msg nelems"),
-        ("elements_out", "Out msg nelems"),
-        ("element_type", "dtype"),
-    )
-)
 OPERATOR = Arguments(
     single=(
         EXTERNAL,
@@ -78,11 +71,6 @@ MEMORY = Arguments(single=(("bytes", "Bytes"),))
 
 ANNOTATION_NAME = re.compile(r"ProfilerStep#|Optimizer\.|## ")
 """What is an annotation although it was recorded as an operator (until 2021)."""
-ITEM_BYTES = {
-    "float": 4, "int": 4, "double": 8, "long": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1,
-    "bool": 1, "short": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
-}  # fmt: skip
-COLLECTIVE_NAME = re.compile(r"record_param_comms|nccl|rccl|gloo:|ucc:|mpi:|c10d::", re.IGNORECASE)
 MAX_DEVICES = 1024
 """A smaller process id of a device event is a device index."""
 NAMED_THREADS = 2**40
@@ -127,7 +115,7 @@ def event_columns(recording: Recording, kind: np.ndarray, tally: Tally) -> dict[
     _device_tasks(values, recording, tally)
     _syncs(values, recording, tally)
     _calls_and_annotations(values, recording, tally)
-    _collectives(values, recording, tally)
+    add_collectives(values, recording, tally)
     values["kind"] = from_codes(values["kind"], EVENT_KINDS)
     return values
 
@@ -214,27 +202,6 @@ def _compact_text(text: bytes) -> str | None:
     return json.dumps(value, separators=(",", ":")) if value else None
 
 
-def _collectives(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
-    """Set group, size and bytes of collectives, on the host and on the devices."""
-    names = values["name"]
-    named = np.array([bool(COLLECTIVE_NAME.search(n)) for n in names.categories], dtype=bool)
-    rows = np.flatnonzero(named[names.codes] & (values["kind"] >= 0))
-    if not len(rows):
-        return
-    found = recording.arguments(rows, COLLECTIVE)
-    values["group_size"][rows] = small(integers(found["group_size"], tally), np.int32)
-    elements = np.fmax(
-        quantities(found["elements_in"], tally), quantities(found["elements_out"], tally)
-    )
-    types = (str(t).lower().removeprefix("c10::") for t in found["element_type"])
-    moved = elements * np.array([ITEM_BYTES.get(t, np.nan) for t in types])
-    values["bytes"][rows] = np.where(np.isnan(moved), values["bytes"][rows], moved)
-    group = recoded(categorical(found["group"]), lambda g: None if g in (-1, "") else str(g))
-    codes = np.full(len(names), -1, np.int32)
-    codes[rows] = group.codes
-    values["group"] = from_codes(codes, list(group.categories))
-
-
 def _device_tasks(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     rows = _rows(values, "kernel", "memcpy", "memset", "gpu_annotation")
     found = recording.arguments(rows, DEVICE)
@@ -271,7 +238,9 @@ def _products(sizes: list[Any]) -> np.ndarray:
 
 def _product(text: bytes) -> int:
     try:
-        product = int(np.prod([int(size) for size in json.loads(text)], dtype=np.int64)) if text else -1
+        product = (
+            int(np.prod([int(size) for size in json.loads(text)], dtype=np.int64)) if text else -1
+        )
     except (TypeError, ValueError, OverflowError):
         return -1
     return product if product > 0 else -1

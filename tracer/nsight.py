@@ -12,9 +12,10 @@ from foretrace.errors import TraceError
 from foretrace.tracer.checks import finished
 from foretrace.tracer.clocks import lost_steps, realign
 from foretrace.tracer.columns import categorical, from_codes, no_stream, recoded, small
-from foretrace.tracer.occupancy import Limits, add_resident_blocks
+from foretrace.tracer.nsight_database import Database, command, devices, limits, session_start
+from foretrace.tracer.occupancy import add_resident_blocks
 from foretrace.tracer.oddities import Tally
-from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
+from foretrace.tracer.trace import EVENT_KINDS, Trace, TraceMeta
 
 COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA",
               8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}  # fmt: skip
@@ -51,42 +52,14 @@ def read_nsight(raw: bytes, source: str) -> Trace:
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(raw)
-        return _read(_Database(connection), source, Tally())
+        return _read(Database(connection), source, Tally())
     except sqlite3.DatabaseError as error:
         raise TraceError(f"{source}: damaged SQLite file ({error}); export it again") from error
     finally:
         connection.close()
 
 
-class _Database:
-    """Tables and columns that may or may not be there."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-        names = connection.execute("select name from sqlite_master where type = 'table'")
-        self.tables = {name for (name,) in names}
-
-    def rows(self, table: str, *columns: str, otherwise: str = "null") -> list[tuple[Any, ...]]:
-        """Return all rows; a column that is not there is *otherwise*, and so is a null."""
-        if table not in self.tables:
-            return []
-        described = self._connection.execute(f'pragma table_info("{table}")')
-        there = {row[1] for row in described}
-        wanted = (f'ifnull("{c}", {otherwise})' if c in there else otherwise for c in columns)
-        query = f'select {", ".join(wanted)} from "{table}"'  # noqa: S608  # our own names
-        return self._connection.execute(query).fetchall()
-
-    def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """Return int64 columns; −1 where a value or the column is not there."""
-        rows = self.rows(table, *columns, otherwise="-1")
-        try:
-            array = np.array(rows, dtype=np.int64).reshape(len(rows), len(columns))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise sqlite3.DatabaseError(f"table {table} holds text where numbers belong") from error
-        return {name: array[:, place] for place, name in enumerate(columns)}
-
-
-def _read(database: _Database, source: str, tally: Tally) -> Trace:
+def _read(database: Database, source: str, tally: Tally) -> Trace:
     if not any(t.startswith(ACTIVITY) or t == "NVTX_EVENTS" for t in database.tables):
         raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
     strings = dict(database.rows("StringIds", "id", "value"))
@@ -106,7 +79,7 @@ def _read(database: _Database, source: str, tally: Tally) -> Trace:
     first = int(values["start_ns"].min())
     values["start_ns"] = values["start_ns"] - first
     ranks = _set_ranks(values)
-    add_resident_blocks(values, _limits(database))
+    add_resident_blocks(values, limits(database))
     extra: dict[str, Any] = {"own_rank": len(ranks) > 1}
     if shift := realign(values, tally):
         extra["clock_shift_ns"] = shift
@@ -115,14 +88,14 @@ def _read(database: _Database, source: str, tally: Tally) -> Trace:
     least = min(int(values["start_ns"].min()), 0)
     values["start_ns"] = values["start_ns"] - least
     frame, moved = finished(values, source, tally)
-    extra["origin_ns"] = first + least + moved + _session_start(database)
+    extra["origin_ns"] = first + least + moved + session_start(database)
     meta = TraceMeta(
         format="nsight",
         source=source,
-        devices=_devices(database),
+        devices=devices(database),
         ranks=ranks,
         world_size=len(ranks) if len(ranks) > 1 else None,
-        command=_command(database),
+        command=command(database),
         warnings=tally.counts(),
         extra=extra,
     )
@@ -152,14 +125,14 @@ def _named(ids: np.ndarray, strings: dict[int, str]) -> Any:
     return from_codes(codes, [strings.get(i, "unknown") for i in unique.tolist()])
 
 
-def _calls(database: _Database, strings: dict[int, str]) -> Part:
+def _calls(database: Database, strings: dict[int, str]) -> Part:
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     t = database.integers(ACTIVITY + "RUNTIME", *columns)
     name = recoded(_named(t["nameId"], strings), lambda n: VERSION_SUFFIX.sub("", n))
     return _part("runtime", name, t)
 
 
-def _kernels(database: _Database, strings: dict[int, str]) -> Part:
+def _kernels(database: Database, strings: dict[int, str]) -> Part:
     names, sizes = ("demangledName", "shortName"), ("gridX", "gridY", "gridZ")
     block = ("blockX", "blockY", "blockZ")
     needs = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
@@ -183,8 +156,10 @@ def _product(sizes: list[np.ndarray]) -> np.ndarray:
     return np.where(np.min(sizes, axis=0) > 0, product, -1)
 
 
-def _copies(database: _Database) -> Part:
-    t = database.integers(ACTIVITY + "MEMCPY", *ON_DEVICE, "copyKind", "srcKind", "dstKind", "bytes")
+def _copies(database: Database) -> Part:
+    t = database.integers(
+        ACTIVITY + "MEMCPY", *ON_DEVICE, "copyKind", "srcKind", "dstKind", "bytes"
+    )
     way = (t["copyKind"] & BYTE) << 16 | (t["srcKind"] & BYTE) << 8 | (t["dstKind"] & BYTE)
     return _part("memcpy", recoded(categorical(way), _copy_name), t, bytes=_sizes(t["bytes"]))
 
@@ -195,7 +170,7 @@ def _copy_name(way: int) -> str:
     return f"Memcpy {COPY_KINDS.get(kind, 'Unknown')} ({ends[0]} -> {ends[1]})"
 
 
-def _memsets(database: _Database) -> Part:
+def _memsets(database: Database) -> Part:
     t = database.integers(ACTIVITY + "MEMSET", *ON_DEVICE, "memKind", "bytes")
     kinds = categorical(t["memKind"])
     name = recoded(kinds, lambda k: f"Memset ({MEMORY_KINDS.get(k, 'Unknown')})")
@@ -206,7 +181,7 @@ def _sizes(size: np.ndarray) -> np.ndarray:
     return np.where(size < 0, np.nan, size.astype(float))
 
 
-def _syncs(database: _Database, calls: Part) -> Part:
+def _syncs(database: Database, calls: Part) -> Part:
     """Name syncs after the calls that made them: the numbers in ``syncType`` changed over time."""
     t = database.integers(ACTIVITY + "SYNCHRONIZATION", *ON_DEVICE, "eventId")
     call_names = np.asarray(calls["name"], dtype=object)
@@ -237,7 +212,7 @@ def _sync_name(call: str, stream: int) -> str:
 
 
 def _recorded_events(
-    database: _Database, syncs: dict[str, np.ndarray]
+    database: Database, syncs: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the stream and the correlation of the latest record of the event each sync names."""
     t = database.integers(ACTIVITY + "CUDA_EVENT", "streamId", "correlationId", "eventId")
@@ -253,7 +228,7 @@ def _recorded_events(
     return stream, record
 
 
-def _ranges(database: _Database, strings: dict[int, str], tally: Tally) -> Part:
+def _ranges(database: Database, strings: dict[int, str], tally: Tally) -> Part:
     t = database.integers("NVTX_EVENTS", "start", "end", "eventType", "textId", "globalTid")
     texts = [text for (text,) in database.rows("NVTX_EVENTS", "text")]
     is_range = np.isin(t["eventType"], RANGE_EVENTS)
@@ -265,7 +240,7 @@ def _ranges(database: _Database, strings: dict[int, str], tally: Tally) -> Part:
     return _part("annotation", categorical(names), {c: v[keep] for c, v in t.items()})
 
 
-def _overhead(database: _Database, strings: dict[int, str]) -> Part:
+def _overhead(database: Database, strings: dict[int, str]) -> Part:
     t = database.integers("PROFILER_OVERHEAD", "start", "end", "globalTid", "nameId")
     return _part("overhead", _named(t["nameId"], strings), t)
 
@@ -291,7 +266,7 @@ def _joined(parts: list[Part]) -> dict[str, Any]:
 
 
 def _set_ranks(values: dict[str, Any]) -> tuple[int, ...]:
-    """Number the processes that put work on a device; correlations are unique in each only."""
+    """Give a rank to each process that put work on a device: ids are its own."""
     process = values.pop("process")
     working = np.unique(process[(values["stream"] >= 0) & (process >= 0)])
     if len(working) < 2:  # noqa: PLR2004
@@ -300,38 +275,3 @@ def _set_ranks(values: dict[str, Any]) -> tuple[int, ...]:
     at = np.minimum(np.searchsorted(working, process), len(working) - 1)
     values["rank"] = np.where(working[at] == process, at, 0).astype(np.int16)
     return tuple(range(len(working)))
-
-
-def _limits(database: _Database) -> dict[int, Limits]:
-    t = database.integers(
-        "TARGET_INFO_GPU", "id", "maxWarpsPerSm", "maxRegistersPerSm", "maxShmemPerSm",
-        "computeMajor", "computeMinor",
-    )  # fmt: skip
-    rows = zip(*(column.tolist() for column in t.values()), strict=True)
-    return {
-        index: Limits(warps, registers, shared, (major, minor))
-        for index, warps, registers, shared, major, minor in rows
-    }
-
-
-def _devices(database: _Database) -> tuple[Device, ...]:
-    rows = database.rows(
-        "TARGET_INFO_GPU", "id", "name", "smCount", "totalMemory", "maxWarpsPerSm", "threadsPerWarp"
-    )
-    return tuple(
-        Device(index, name or "", processors, memory, warps * width if warps and width else None)
-        for index, name, processors, memory, warps, width in rows
-    )
-
-
-def _command(database: _Database) -> str | None:
-    found = dict(database.rows("META_DATA_CAPTURE", "name", "value"))
-    words = [found.get("PROCESS_0:COMMAND")]
-    while argument := found.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}"):
-        words.append(argument)
-    return " ".join(str(word) for word in words) if words[0] else None
-
-
-def _session_start(database: _Database) -> int:
-    rows = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    return rows[0][0] or 0 if rows else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, SupportsInt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,9 @@ ODDITIES = (
     Oddity("steps_without_device", "data_loss", "{n} steps lost most of their device events"),
     # several ranks
     Oddity("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
-    Oddity("unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"),
+    Oddity(
+        "unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"
+    ),
 )
 """Every counter there is, in the order they are reported."""
 
@@ -71,7 +73,7 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def add(self, name: str, count: int = 1) -> None:
+    def add(self, name: str, count: SupportsInt = 1) -> None:
         """Count *name*; a count of 0 leaves no trace."""
         assert name in BY_NAME, f"undeclared oddity {name!r}"
         self._counts[name] += int(count)

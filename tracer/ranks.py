@@ -120,7 +120,9 @@ def _aligned(
     offsets -= offsets[0] if counts[0] else 0
     tally.add("unaligned_ranks", np.count_nonzero(counts == 0))
     whole = [round(offset) for offset in offsets.tolist()]
-    spread = np.ptp(matched.dropna().to_numpy(float) + whole, axis=1) if len(matched.dropna()) else []
+    spread = (
+        np.ptp(matched.dropna().to_numpy(float) + whole, axis=1) if len(matched.dropna()) else []
+    )
     each = [
         {"offset_ns": offset, "collectives": int(count)}
         for offset, count in zip(whole, counts, strict=True)

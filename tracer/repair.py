@@ -72,7 +72,7 @@ def salvage(text: str, tally: Tally) -> Any:
 def _events(text: str, position: int, tally: Tally) -> tuple[list[Any], int]:
     """Return the events from *position* on, and where their list ends."""
     decoder = json.JSONDecoder(strict=False, parse_float=Decimal)
-    events = []
+    events: list[Any] = []
     while True:
         position = _after(SEPARATORS, text, position)
         if text[position : position + 1] == "]":

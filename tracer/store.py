@@ -111,7 +111,9 @@ def read_parquet(path: Path) -> Trace:
         content = pq.read_table(path, memory_map=True)
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise TraceError(f"{path.name}: damaged Parquet file ({reason}); import it again") from error
+        raise TraceError(
+            f"{path.name}: damaged Parquet file ({reason}); import it again"
+        ) from error
     text = (content.schema.metadata or {}).get(KEY)
     if text is None:
         raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
@@ -121,7 +123,9 @@ def read_parquet(path: Path) -> Trace:
             f"{path.name}: written by a newer Foretrace (format {described['version']}, "
             f"this one reads {VERSION}); upgrade"
         )
-    columns = {c.name: _column(content[c.name]) for c in EVENT_COLUMNS if c.name in content.column_names}
+    columns = {
+        c.name: _column(content[c.name]) for c in EVENT_COLUMNS if c.name in content.column_names
+    }
     return Trace(table(EVENT_COLUMNS, columns, content.num_rows), _meta(described["meta"]))
 
 
