@@ -224,7 +224,8 @@ def _tasks(parts: Parts, chosen: Selection, meta: TraceMeta) -> tuple[pd.DataFra
 
     start = joined(host.start_ns[h], devices.start_ns[d], 0)
     duration = joined(host.end_ns[h] - host.start_ns[h], devices.end_ns[d] - devices.start_ns[d], 0)
-    work = joined(waits.work_ns[h], devices.busy_ns[d], 0)
+    fill = _fill(events, devices, d, meta)
+    work = joined(waits.work_ns[h], _exclusive(devices, d, fill), 0)
     if parts.loads is not None and loads:
         start[-loads:] = parts.loads.arrival_ns[chosen.load] - parts.loads.work_ns[chosen.load]
         duration[-loads:] = parts.loads.work_ns[chosen.load]
@@ -262,7 +263,7 @@ def _tasks(parts: Parts, chosen: Selection, meta: TraceMeta) -> tuple[pd.DataFra
         "bytes": joined(np.full(len(h), np.nan), events["bytes"].to_numpy()[devices.event[d]], np.nan),
         "flops": np.full(chosen.rows, np.nan),
         "blocks": joined(np.full(len(h), -1), events["blocks"].to_numpy()[devices.event[d]], -1),
-        "fill": joined(np.full(len(h), np.nan), _fill(events, devices, d, meta), np.nan),
+        "fill": joined(np.full(len(h), np.nan), fill, np.nan),
         "wait": pd.Categorical.from_codes(joined(_wait_codes(waits, h), np.zeros(len(d)), 0).astype(int), list(WAITS)),
         "wait_lane": joined(
             np.where(waits.wait_lane[h] >= 0, chosen.first_stream + waits.wait_lane[h], -1), np.full(len(d), -1), -1
@@ -331,6 +332,19 @@ def _fill(events: pd.DataFrame, devices: Devices, rows: Ints, meta: TraceMeta) -
         bound = np.clip(np.floor(MAX_THREADS_PER_SM / threads), 1, MAX_BLOCKS_PER_SM)
         resident = np.where(np.isnan(resident), bound, resident)
         return np.where((blocks > 0) & (threads > 0), blocks / (per_device * resident), np.nan)
+
+
+def _exclusive(devices: Devices, rows: Ints, fill: NDArray[np.float64]) -> Ints:
+    """Work of device tasks; where kernels that each fill the device overlap, the time counts once."""
+    busy = devices.busy_ns[rows].copy()
+    full = np.flatnonzero((devices.kind[rows] == "kernel") & (np.nan_to_num(fill, nan=0) >= 1))
+    for device in np.unique(devices.device[rows[full]]):
+        here = full[devices.device[rows[full]] == device]
+        here = here[np.argsort(devices.start_ns[rows[here]], kind="stable")]
+        start, end = devices.start_ns[rows[here]], devices.end_ns[rows[here]]
+        reached = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+        busy[here] = np.minimum(busy[here], np.clip(end - np.maximum(start, reached), 0, None))
+    return busy
 
 
 def _operators(parts: Parts, chosen: Selection) -> tuple[pd.DataFrame, Ints]:

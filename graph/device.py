@@ -99,7 +99,8 @@ def _reached(end: Ints, lane: Ints) -> Ints:
 
 
 def _kinds(events: pd.DataFrame, rows: Ints) -> NDArray[np.str_]:
-    kind = events["kind"].to_numpy(dtype=str)[rows]
+    values = np.append(events["kind"].cat.categories.to_numpy(dtype="<U10"), [""])
+    kind = values[events["kind"].cat.codes.to_numpy()[rows]]
     collective = matching(events["name"], _COLLECTIVE)[rows] & (kind == "kernel")
     p2p = matching(events["name"], _P2P)[rows] & collective
     return np.where(p2p, "p2p", np.where(collective, "collective", kind))

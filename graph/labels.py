@@ -62,14 +62,14 @@ def modules(events: pd.DataFrame, host: Host) -> tuple[Ints, list[str]]:
     Backward operators take the module of the forward operator with their sequence number.
     """
     rows = np.flatnonzero(kind_is(events, "annotation") & matching(events["name"], _MODULE))
-    names = events["name"].to_numpy(dtype=str)[rows]
-    paths, codes = np.unique(np.char.lstrip(names, "#"), return_inverse=True)
+    used, codes = np.unique(events["name"].cat.codes.to_numpy()[rows], return_inverse=True)
+    paths = [str(name).lstrip("#") for name in events["name"].cat.categories[used]]
     module = np.full(len(host), -1, np.int64)
     if not len(rows):
         return module, []
     _paint(module, events, host, rows, codes)
     _backward_modules(module, events, host)
-    return module, paths.tolist()
+    return module, paths
 
 
 def _paint(label: Ints, events: pd.DataFrame, host: Host, rows: Ints, codes: Ints) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from foretrace.graph.host import matching
+
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 UNITS = re.compile(r"^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
 STAGES = ("RunCPU", "RunMixed", "RunGPU")
 NEXT_CALL = re.compile(r"^enumerate\(DataLoader\)")
-MULTI_PROCESS = re.compile(r"_MultiProcessing")
+MULTI_PROCESS = re.compile(r"^enumerate\(DataLoader\).*_Multi")
 FETCH_WORK_NS = 2_000_000     # unpickling and queue handling of one batch, at most
 WAIT_NS = 1_000_000           # a fetch this much longer than its own work waited
 HAND_OVER_NS = 500_000        # wake-up of the next stage, at most
@@ -114,11 +116,8 @@ class Loads(NamedTuple):
 
 def fetch_waits(events: pd.DataFrame, host: Host, main: int) -> Loads | None:
     """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
-    names = events["name"].to_numpy(dtype=str)[host.event]
     fetch = np.flatnonzero(
-        (host.thread == main)
-        & (np.char.find(names, "enumerate(DataLoader)") == 0)
-        & (np.char.find(names, "_Multi") >= 0)
+        (host.thread == main) & matching(events["name"], MULTI_PROCESS)[host.event] & ~host.is_call
     )
     if not len(fetch):
         return None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GAP_LIMIT_NS = 20_000         # a longer pause between two queued tasks has another cause
 DEFAULT_LATENCY_NS = 8_000    # where no launch ever met an idle stream
+LATENCY_LIMIT_NS = 1_000_000  # a later start has another cause than the launch
 BACK_TO_BACK_NS = 2_000
 LARGE_COPY_BYTES = 64 * 1024
 
@@ -39,13 +40,16 @@ class Edges(NamedTuple):
 def kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
     """Mean pause between back-to-back tasks of one stream, by kind before and after, in ns.
 
-    Only pairs count whose second task was launched well before the first one ended.
+    Only pairs count whose second task was launched well before the first one ended, while no
+    other stream of the device was at work (where there are such pairs at all).
     """
     before = devices.before()
     known = np.flatnonzero((before >= 0) & (devices.launch >= 0))
     pause = devices.start_ns[known] - devices.end_ns[before[known]]
     waiting = host.end_ns[devices.launch[known]] + BACK_TO_BACK_NS < devices.end_ns[before[known]]
     keep = waiting & (pause >= 0) & (pause < GAP_LIMIT_NS)
+    alone = ~_shared(devices)[known]
+    keep &= alone if (keep & alone).any() else keep
     known, pause = known[keep], pause[keep]
     first, second = devices.kind[before[known]], devices.kind[known]
     gaps: dict[tuple[str, str], int] = {}
@@ -55,6 +59,22 @@ def kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
             if same.any():
                 gaps[str(a), str(b)] = int(pause[same].mean())
     return gaps
+
+
+def _shared(devices: Devices) -> NDArray[np.bool_]:
+    """Per task: was a kernel of another stream running when it started."""
+    shared = np.zeros(len(devices), bool)
+    kernels = np.flatnonzero(devices.kind != "memcpy")
+    for lane in np.unique(devices.lane[kernels]):
+        others = kernels[(devices.lane[kernels] != lane)]
+        others = others[np.argsort(devices.start_ns[others], kind="stable")]
+        mine = np.flatnonzero(devices.lane == lane)
+        if not len(others):
+            continue
+        reached = np.maximum.accumulate(devices.end_ns[others])
+        slot = np.searchsorted(devices.start_ns[others], devices.start_ns[mine]) - 1
+        shared[mine] = (slot >= 0) & (reached[slot] > devices.start_ns[mine] - GAP_LIMIT_NS)
+    return shared
 
 
 def stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> Ints:
@@ -88,7 +108,7 @@ def launch_lags(
     copies = devices.kind == "memcpy"
     group = np.where(copies, 2 * name.astype(np.int64) + (size > LARGE_COPY_BYTES), -1)
     group = np.where(devices.kind == "memset", -2, group)
-    usable = idle & (latency >= 0)
+    usable = idle & (latency >= 0) & (latency < LATENCY_LIMIT_NS)
     kernels = usable & (group == -1)
     overall = int(np.median(latency[kernels])) if kernels.any() else DEFAULT_LATENCY_NS
     lags = np.full(len(devices), overall, np.int64)

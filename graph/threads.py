@@ -83,7 +83,10 @@ def thread_roles(
             continue
         mine = np.flatnonzero(host.thread == thread)
         gap, inside = _inside_gaps(host, on_main, mine)
-        if thread not in loaders and inside.mean() >= SUBORDINATE_SHARE:
+        follows = inside.mean() >= SUBORDINATE_SHARE and (
+            launches[mine].any() or _fills(host, on_main, mine, gap)
+        )
+        if thread not in loaders and follows:
             subordinates.append(thread)
             if fork_join:
                 edges.append(_fork_join(host, on_main, mine, gap, inside, waited))
@@ -110,6 +113,14 @@ def _inside_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, NDArray[n
     outside = before == len(on_main) - 1
     fits = (host.start_ns[mine] >= left) & (host.end_ns[mine] <= right)
     return slot, np.where(known, fits, outside | (before < 0))
+
+
+def _fills(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
+    """Whether the thread works through most of the pauses it lies in: watchdogs only look in."""
+    used = np.unique(gap[gap + 1 < len(on_main)])
+    pause = host.start_ns[on_main[used + 1]] - host.end_ns[on_main[used]]
+    work = host.end_ns[mine] - host.start_ns[mine]
+    return bool(2 * work.sum() > pause.sum())
 
 
 def _fork_join(

@@ -7,6 +7,7 @@ synchronisation, its own blocking copy, a full launch queue, the driver lock; el
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ import numpy as np
 from foretrace.graph.host import SYNC_CALLS, matching
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -34,6 +37,9 @@ QUEUE_LIMIT = 1_023           # NVIDIA: launches outstanding on one stream
 QUEUE_NEARLY = 900
 LOCK_BEFORE_NS, LOCK_AFTER_NS = 20_000, 100_000
 SYNC_WORK_NS = 5_000          # unblocked cost of a synchronisation, at most
+
+DOWNLOADS, UPLOADS = re.compile("DtoH"), re.compile("HtoD")
+_STREAM_SYNC, _EVENT_SYNC = re.compile("Stream"), re.compile("Event")
 
 NONE, DEVICE, STREAM, EVENT, OWN = range(5)
 
@@ -137,10 +143,8 @@ def _syncs(
     calls = np.flatnonzero(host.is_call & matching(events["name"], SYNC_CALLS)[host.event])
     if not len(calls):
         return
-    names = events["name"].to_numpy(dtype=str)[host.event[calls]]
-    scope = np.where(
-        np.char.find(names, "Stream") >= 0, STREAM, np.where(np.char.find(names, "Event") >= 0, EVENT, DEVICE)
-    )
+    named = [matching(events["name"], p)[host.event[calls]] for p in (_STREAM_SYNC, _EVENT_SYNC)]
+    scope = np.select(named, [STREAM, EVENT], DEVICE)
     lane = np.where(scope == STREAM, _sync_lane(events, host, devices, calls), -1)
     done, task = _latest_launched(host, devices, on_lane, calls)
     lag = np.int64(0)
@@ -164,7 +168,7 @@ def _syncs(
             waits.work_ns[call] = min(end - begin, SYNC_WORK_NS)
         elif end - begin > LONG_NS:
             unexplained += 1
-    _share_return(waits, calls, names)
+    _share_return(waits, calls, events["name"].cat.codes.to_numpy()[host.event[calls]])
     waits.counts["syncs"] = len(calls)
     waits.counts["syncs that waited for something untraced"] = unexplained
 
@@ -205,10 +209,10 @@ def _latest_launched(
     return done, task
 
 
-def _share_return(waits: Waits, calls: Ints, names: NDArray[np.str_]) -> None:
+def _share_return(waits: Waits, calls: Ints, api: Ints) -> None:
     """Every call of one API takes the median return lag of the calls of it that waited."""
-    for name in np.unique(names):
-        same = calls[names == name]
+    for value in np.unique(api):
+        same = calls[api == value]
         seen = waits.return_ns[same][waits.return_ns[same] > 0]
         waits.return_ns[same] = int(np.median(seen)) if len(seen) else 0
 
@@ -223,11 +227,10 @@ def _own_copies(
     call = devices.launch[copies]
     name = events["name"].cat.codes.to_numpy()[devices.event[copies]]
     api = events["name"].cat.codes.to_numpy()[host.event[call]]
-    text = events["name"].to_numpy(dtype=str)[devices.event[copies]]
     size = np.nan_to_num(events["bytes"].to_numpy()[devices.event[copies]], nan=0)
     large = size > PAGEABLE_BYTES
-    download = np.char.find(text, "DtoH") >= 0
-    upload = np.char.find(text, "HtoD") >= 0
+    download = matching(events["name"], DOWNLOADS)[devices.event[copies]]
+    upload = matching(events["name"], UPLOADS)[devices.event[copies]]
     late = host.end_ns[call] - devices.end_ns[copies]
     blocks = np.where(download, (late >= -SLACK_NS) & (late <= RETURN_NS), np.abs(late) <= STAGING_NS)
     blocks &= download | (upload & large)
@@ -258,25 +261,49 @@ def _full_queue(host: Host, usual: Ints, outstanding: Ints, waits: Waits) -> Non
 
 
 def _driver_lock(events: pd.DataFrame, host: Host, usual: Ints, waits: Waits) -> None:
-    """Find calls that ended with another thread's long blocking call which began no later."""
+    """Find calls that could not proceed while another thread's call held the driver's lock.
+
+    First those that began while a blocking download was waiting and did not end before it; then
+    those that ended together with another long call which began no later.
+    """
     long_call = _long(host, usual) & host.is_call & ~waits.queued
     sync = matching(events["name"], SYNC_CALLS)[host.event]
-    suspects = np.flatnonzero(long_call & (waits.wait != OWN) & ~sync)
-    holders = np.flatnonzero(long_call & ((waits.wait == OWN) | (waits.wait == NONE)) & ~sync)
-    order = np.argsort(host.end_ns[holders], kind="stable")
-    holders = holders[order]
-    ends = host.end_ns[holders]
-    for call in suspects:
-        end = host.end_ns[call]
-        first, last = np.searchsorted(ends, [end - LOCK_AFTER_NS, end + LOCK_BEFORE_NS + 1])
-        near = holders[first:last]
-        near = near[
-            (host.thread[near] != host.thread[call])
-            & (host.start_ns[near] <= host.start_ns[call])
-            & ~waits.locked[near]
-        ]
+    suspects = np.flatnonzero(long_call & (waits.wait == NONE) & ~sync)
+    for call, holder in _began_during(host, suspects, np.flatnonzero(waits.holds_lock & long_call)):
+        waits.locked[call] = True
+        beyond = max(int(host.end_ns[call] - host.end_ns[holder]) - LOCK_AFTER_NS, 0)
+        waits.work_ns[call] = usual[call] + beyond
+    holders = np.flatnonzero(long_call & ~sync)
+    for call, near in _ended_together(host, suspects[~waits.locked[suspects]], holders):
+        near = near[~waits.locked[near]]  # noqa: PLW2901
         if len(near):
             waits.locked[call] = True
             waits.work_ns[call] = usual[call]
             waits.holds_lock[near] = True
     waits.counts["calls blocked by the driver lock"] = int(waits.locked.sum())
+
+
+def _began_during(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, int]]:
+    """Pair each call with another thread's holder that it began during and outlasted."""
+    holders = holders[np.argsort(host.start_ns[holders], kind="stable")]
+    if not len(holders):
+        return
+    slot = np.searchsorted(host.start_ns[holders], host.start_ns[calls], side="right") - 1
+    for call, holder in zip(calls[slot >= 0], holders[slot[slot >= 0]], strict=True):
+        during = host.start_ns[call] < host.end_ns[holder]
+        outlasts = host.end_ns[call] >= host.end_ns[holder] - LOCK_BEFORE_NS
+        if during and outlasts and host.thread[call] != host.thread[holder]:
+            yield call, holder
+
+
+def _ended_together(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
+    """Pair each call with the other threads' holders that began no later and end with it."""
+    holders = holders[np.argsort(host.end_ns[holders], kind="stable")]
+    ends = host.end_ns[holders]
+    for call in calls:
+        end = host.end_ns[call]
+        first, last = np.searchsorted(ends, [end - LOCK_AFTER_NS, end + LOCK_BEFORE_NS + 1])
+        near = holders[first:last]
+        yield call, near[
+            (host.thread[near] != host.thread[call]) & (host.start_ns[near] <= host.start_ns[call])
+        ]
