@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.transforms.amp import amp
+from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.fused_optimizer import fused_optimizer
+from foretrace.transforms.gradient_accumulation import gradient_accumulation
+from foretrace.transforms.remove_sync import remove_sync
 from foretrace.transforms.scenario import (
     Scenario,
     WhatIf,
@@ -28,7 +31,16 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 TRANSFORMS: dict[str, Callable[..., Graph]] = {
-    function.__name__: function for function in (faster_kernels, faster_host, amp, fused_optimizer)
+    function.__name__: function
+    for function in (
+        faster_kernels,
+        faster_host,
+        amp,
+        fused_optimizer,
+        remove_sync,
+        batch_size,
+        gradient_accumulation,
+    )
 }
 """Every what-if by name; its keyword-only arguments are its parameters."""
 

@@ -69,27 +69,40 @@ def _with_both_ends(graph: Graph, where: Mask) -> Mask:
 def _starts(graph: Graph, where: Mask, place: Rows) -> Rows:
     """Return starts that keep the order: each copy of a step's block after the one before it.
 
-    The call order decides what a synchronisation waits for, so the host's block sets the pace.
+    The order of calls decides what a synchronisation waits for. Training threads share streams
+    and move together; a loader thread, which may run ahead, has a block of its own.
     """
     tasks = graph.tasks
     start = tasks["start_ns"].to_numpy().astype(np.int64)
     end = start + tasks["duration_ns"].to_numpy()
-    step = np.clip(tasks["step"].to_numpy(), 0, graph.steps - 1)
-    host = ~is_in(tasks["kind"], *DEVICE_KINDS)
-    pace = where & (host if (where & host).any() else ~host)
-    first = np.full(graph.steps, np.iinfo(np.int64).max)
-    last = np.full(graph.steps, np.iinfo(np.int64).min)
-    np.minimum.at(first, step[pace], start[pace])
-    np.maximum.at(last, step[pace], end[pace])
-    length = np.maximum(last - first, 0) * (first <= last) + 1
+    step = np.clip(tasks["step"].to_numpy().astype(np.int64), 0, graph.steps - 1)
+    lane = tasks["lane"].to_numpy().astype(np.int64)
+    host = where & ~is_in(tasks["kind"], *DEVICE_KINDS)
+    loads = is_in(graph.lanes["role"], "loader")[lane]
+    count = len(graph.lanes) + 1
+    block = np.where(loads, lane, count - 1) * graph.steps + step
+    first, last = _span(block[host], start[host], end[host], count * graph.steps)
+    spans = np.maximum(last - first, 0).reshape(count, graph.steps)
+    length = np.where((first <= last).reshape(count, graph.steps), spans, 0).max(axis=0) + 1
+    own = lane * graph.steps + step
+    _, own_last = _span(own[host], start[host], start[host], count * graph.steps)
     times = len(place)
     before = (times - 1) * (np.cumsum(length) - length)
-    after = ~where & (start >= np.where(first <= last, last, first)[step])
+    after = ~where & (start >= own_last[own])
     moved = start + before[step] + np.where(after, (times - 1) * length[step], 0)
     copies = [
         start[where] + before[step[where]] + copy * length[step[where]] for copy in range(1, times)
     ]
     return np.concatenate([moved, *copies])
+
+
+def _span(key: Rows, start: Rows, end: Rows, size: int) -> tuple[Rows, Rows]:
+    """Return the earliest start and the latest end per key; (max, min) where there is none."""
+    first = np.full(size, np.iinfo(np.int64).max)
+    last = np.full(size, np.iinfo(np.int64).min)
+    np.minimum.at(first, key, start)
+    np.maximum.at(last, key, end)
+    return first, last
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,185 @@
+"""Another batch size: work that follows the samples grows, the rest stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.transforms.columns import is_in, matches
+from foretrace.transforms.costs import floor_ns, machine_rate
+from foretrace.transforms.kernels import classes
+from foretrace.transforms.operators import (
+    flops,
+    grows_with_batch,
+    parse_shapes,
+    task_operator_classes,
+)
+from foretrace.transforms.parameters import whole
+from foretrace.transforms.primitives import scale
+from foretrace.transforms.scenario import noted
+from foretrace.transforms.selection import has_device, require
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+    Floats = npt.NDArray[np.float64]
+
+MANY_WAVES = 4.0
+"""From here on, quantisation of a grid into waves is not worth modelling."""
+
+HOST_FIXED_NS = 4_000
+"""Dispatch of one operator on a CPU, whatever its size (prior)."""
+
+FIXED_CLASSES = ("collective", "optimizer")
+
+
+def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
+    """Train with *n* samples per step and process.
+
+    Parameters
+    ----------
+    graph
+        The job.
+    n
+        New number of samples.
+    recorded
+        Samples in the recording; needed where the trace does not say.
+
+    Notes
+    -----
+    Assumes: work of forward, backward and loading grows in proportion, less a fixed part per
+    kernel or operator. A forward kernel that does not fill the device grows by whole waves of its
+    grid. Launches, optimizer and collectives stay. On a CPU an operator grows by the roofline:
+    operations with the batch, bytes with its activations but not with its weights.
+    Unknown: other kernels picked for the new shapes, caches that no longer hold, memory.
+    Source: measured pairs on a CPU; NVIDIA's rule of wave quantisation.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal([("relu", "kernel", 0, 52_000, "forward")])
+    >>> batch_size(graph, n=64, recorded=32).tasks.work_ns.tolist()
+    [102000]
+    """
+    whole("n", n, 1)
+    before = graph.meta.batch_size if recorded is None else whole("recorded", recorded, 1)
+    if before is None:
+        raise TransformError(
+            "the trace does not say its batch size; give recorded=..., the samples per step in it"
+        )
+    ratio = n / before
+    if ratio == 1.0:
+        return graph
+    loaded = _loading(graph, ratio)
+    is_device = has_device(graph)
+    changed = _device(loaded, ratio) if is_device else _host(loaded, ratio, before)
+    meta = replace(graph.meta, batch_size=n)
+    return noted(
+        replace(changed, meta=meta), f"batch_size: a step is {n} samples instead of {before}"
+    )
+
+
+def _loading(graph: Graph, ratio: float) -> Graph:
+    tasks = graph.tasks
+    where = is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host", "load")
+    where |= is_in(tasks["kind"], "load")
+    return scale(graph, where, ratio, cost="prior")
+
+
+def _device(graph: Graph, ratio: float) -> Graph:
+    tasks = graph.tasks
+    work = tasks["work_ns"].to_numpy()
+    floor = float(floor_ns(graph))
+    fixed = is_in(tasks["phase"], "optimizer")
+    fixed |= np.isin(classes(tasks["name"]), FIXED_CLASSES)
+    kernels = is_in(tasks["kind"], "kernel") & ~fixed
+    require(kernels, graph, "kernel outside the optimizer")
+    growth = np.where(_fills_by_batch(graph), _waves(tasks["fill"].to_numpy(), ratio), ratio)
+    least = np.minimum(work, floor)
+    new = least + (work - least) * growth
+    graph = scale(graph, kernels, new / np.maximum(work, 1), cost="roofline")
+    copies = is_in(tasks["kind"], "memcpy", "memset") & ~fixed
+    return scale(graph, copies, new / np.maximum(work, 1), cost="roofline")
+
+
+def _fills_by_batch(graph: Graph) -> npt.NDArray[np.bool_]:
+    """Return the kernels whose grid, and not the loop inside, grows with the batch."""
+    return is_in(graph.tasks["phase"], "forward") & ~matches(
+        graph.tasks["name"], "(?i)wgrad|reduce"
+    )
+
+
+def _waves(fill: Floats, ratio: float) -> Floats:
+    """Return the growth in whole waves of a grid that occupies *fill* devices at once."""
+    known = np.where(np.isfinite(fill) & (fill > 0), fill, MANY_WAVES)
+    whole_waves = np.ceil(known * ratio) / np.ceil(known)
+    return np.where(known >= MANY_WAVES, ratio, whole_waves)
+
+
+def _host(graph: Graph, ratio: float, before: int) -> Graph:
+    tasks = graph.tasks
+    training = ~is_in(tasks["phase"], "optimizer", "load")
+    computes = task_operator_classes(graph) != "other"
+    growth = _operator_growth(graph, ratio, before)
+    where = is_in(tasks["kind"], "host") & training & computes & (growth != 1.0)
+    require(where, graph, "operator that works on samples")
+    work = tasks["work_ns"].to_numpy()
+    least = np.minimum(work, HOST_FIXED_NS)
+    new = least + (work - least) * growth
+    return scale(graph, where, new / np.maximum(work, 1), cost="roofline")
+
+
+def _operator_growth(graph: Graph, ratio: float, before: int) -> Floats:
+    """Return the roofline growth of each task's operator; *ratio* where shapes are unknown."""
+    operators = graph.operators
+    operator = graph.tasks["operator"].to_numpy()
+    if not len(operators):
+        return np.full(len(operator), ratio)
+    names, shapes = operators["name"], operators["shapes"]
+    pair = names.cat.codes.to_numpy().astype(np.int64) * (len(shapes.cat.categories) + 1)
+    pair += shapes.cat.codes.to_numpy()
+    _, first, of = np.unique(pair, return_index=True, return_inverse=True)
+    rates = machine_rate(graph, "fp32_gflops"), machine_rate(graph, "copy_gbps")
+    each = np.array(
+        [_growth(str(names.iloc[i]), shapes.iloc[i], ratio, before, rates) for i in first]
+    )
+    return np.where(operator >= 0, each[of][operator], ratio)
+
+
+def _growth(
+    name: str,
+    text: object,
+    ratio: float,
+    before: int,
+    rates: tuple[float | None, float | None],
+) -> float:
+    if not isinstance(text, str):
+        return ratio
+    if not any(parse_shapes(text)):
+        return ratio
+    if not grows_with_batch(text, before):
+        return 1.0
+    follow, stay = _bytes(text, before)
+    work, (gflops, gbps) = flops(name, text), rates
+    if work is None or gflops is None or gbps is None:
+        return (follow * ratio + stay) / (follow + stay) if work is None else ratio
+    old = max(work / gflops, (follow + stay) / gbps)
+    return max(work * ratio / gflops, (follow * ratio + stay) / gbps) / old
+
+
+def _bytes(text: str, before: int) -> tuple[float, float]:
+    """Return the bytes of inputs that follow the batch, and of those that stay."""
+    follow = stay = 0.0
+    for shape in parse_shapes(text):
+        if shape:
+            size = 4.0 * float(np.prod(shape))
+            if shape[0] >= before and shape[0] % before == 0:
+                follow += size
+            else:
+                stay += size
+    return follow, stay

@@ -1,0 +1,81 @@
+"""Without a synchronisation: the host no longer waits for the device at a given place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.graph.model import DEVICE_KINDS
+from foretrace.transforms.columns import is_in, labelled, matches
+from foretrace.transforms.removal import remove
+from foretrace.transforms.scenario import noted
+from foretrace.transforms.selection import has_device, launch_edges, require, within_operator
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.columns import Mask
+
+READS = r"item|_local_scalar_dense|is_nonzero"
+
+
+def remove_sync(
+    graph: Graph, *, pattern: str = r"item|_local_scalar_dense|is_nonzero|Synchronize|DtoH"
+) -> Graph:
+    """Remove the waits whose call, operator or copy matches *pattern*.
+
+    Parameters
+    ----------
+    graph
+        The job.
+    pattern
+        Regular expression searched in the names of waiting calls, of the operators around them
+        and of the copies they make. The default covers ``.item()`` and explicit synchronisation.
+
+    Notes
+    -----
+    Assumes: nobody needs the value. A download goes away with its call; an upload stays and no
+    longer blocks, as from pinned memory. Loader threads keep their waits.
+    Unknown: memory held longer, and what the program did with the value.
+    Source: the graph itself. A CPU job never waits, so it gains next to nothing.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal(
+    ...     [("cudaStreamSynchronize", "sync", 0, 5, None), ("step", "host", 0, 9, None),
+    ...      ("k", "kernel", 1, 50, None)],
+    ...     columns={"wait": ["stream", "none", "none"], "wait_lane": [1, -1, -1]},
+    ... )
+    >>> remove_sync(graph).tasks.name.tolist()
+    ['step', 'k']
+    """
+    tasks = graph.tasks
+    named = matches(tasks["name"], pattern) | within_operator(graph, pattern)
+    named |= _calls_of(graph, named & is_in(tasks["kind"], *DEVICE_KINDS))
+    trains = ~is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
+    host = ~is_in(tasks["kind"], *DEVICE_KINDS)
+    if not has_device(graph):
+        where = named & host & trains & within_operator(graph, READS)
+        require(where, graph, f"synchronisation matching {pattern!r}", like=pattern)
+        graph = remove(graph, where)
+        return noted(graph, "remove_sync: a CPU job never waits for a device")
+    waits = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
+    where = named & host & trains & waits
+    require(where, graph, f"synchronisation matching {pattern!r}", like=pattern)
+    uploads = where & _calls_of(graph, matches(tasks["name"], "HtoD"))
+    gone = where & ~uploads
+    launched = launch_edges(graph)
+    call = graph.edges["src"].to_numpy()[launched] if len(graph.edges) else launched
+    copies = (launched >= 0) & gone[call] if len(graph.edges) else np.zeros(len(tasks), bool)
+    quiet = tasks.assign(wait=labelled(tasks["wait"], uploads, "none"))
+    return remove(replace(graph, tasks=quiet), gone | copies)
+
+
+def _calls_of(graph: Graph, device: Mask) -> Mask:
+    """Return the calls that launched the selected device tasks."""
+    found = np.zeros(len(graph.tasks), bool)
+    edges = launch_edges(graph)[device]
+    found[graph.edges["src"].to_numpy()[edges[edges >= 0]]] = True
+    return found
