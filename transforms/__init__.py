@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.transforms.amp import amp
 from foretrace.transforms.batch_size import batch_size
+from foretrace.transforms.dataloader import dataloader
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.fused_optimizer import fused_optimizer
@@ -38,6 +39,7 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         amp,
         fused_optimizer,
         remove_sync,
+        dataloader,
         batch_size,
         gradient_accumulation,
     )
