@@ -14,6 +14,7 @@ from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.fused_optimizer import fused_optimizer
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
+from foretrace.transforms.paper import paper
 from foretrace.transforms.remove_sync import remove_sync
 from foretrace.transforms.scenario import (
     Scenario,
@@ -55,5 +56,6 @@ __all__ = [
     "describe_scenario",
     "load_scenario",
     "names",
+    "paper",
     "parse_scenario",
 ]

@@ -130,7 +130,7 @@ def _replaced(graph: Graph, update: Update, *, name: str, launches: int, total_n
 def _on_host(graph: Graph, kind: str) -> Graph:
     """Replace the update's host tasks by one that streams the parameters through memory."""
     optimizer = graph.meta.optimizer or {}
-    where = _host_update(graph)
+    where = host_update(graph)
     require(where, graph, "host task in the optimizer phase")
     if optimizer.get("kind") == kind:
         raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
@@ -157,7 +157,7 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     return noted(graph, f"fused_optimizer: {passes} passes over {size:.3g} B at {rate:.3g} GB/s")
 
 
-def _host_update(graph: Graph) -> Mask:
+def host_update(graph: Graph) -> Mask:
     """Return the host tasks of the update itself: zeroing gradients is not part of it."""
     where = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "host", "launch")
     zeroing = matches(graph.tasks["name"], "zero_grad") | within_operator(graph, "zero_grad|zero_$")

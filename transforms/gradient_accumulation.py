@@ -63,7 +63,7 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     update = is_in(graph.tasks["phase"], "optimizer")
     require(update, graph, "task in the optimizer phase")
     backward = require(is_in(graph.tasks["phase"], "backward"), graph, "task in the backward phase")
-    repeated, copies = repeat(graph, _per_batch(graph, update), k)
+    repeated, copies = repeat(graph, per_batch(graph), k)
     repeated = _with_adds(graph, repeated, backward, copies)
     samples = graph.meta.batch_size
     meta = replace(graph.meta, batch_size=None if samples is None else samples * k)
@@ -73,13 +73,14 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     )
 
 
-def _per_batch(graph: Graph, update: Mask) -> Mask:
+def per_batch(graph: Graph) -> Mask:
     """Return the tasks that run once per batch: all but the update and what little surrounds it.
 
     What a step does before its first or after its last optimizer task belongs to the update
     (the end of the step's range, say) unless it is a real share of the step.
     """
     tasks = graph.tasks
+    update = is_in(tasks["phase"], "optimizer")
     host = ~is_in(tasks["kind"], *DEVICE_KINDS)
     lane, step, start = (tasks[c].to_numpy().astype(np.int64) for c in ("lane", "step", "start_ns"))
     key = lane * (int(step.max()) + 1) + step
