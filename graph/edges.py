@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from foretrace.graph.assemble import Parts, Selection
     from foretrace.graph.deflate import Overhead
     from foretrace.graph.loaders import Chain
+    from foretrace.graph.threads import HostEdges
 
     Ints = NDArray[np.int64]
 
@@ -65,7 +66,7 @@ def _causes(parts: Parts, chosen: Selection, overhead: Overhead | None) -> Itera
     yield _event_returns(parts, chosen)
     yield from _streams_waiting(parts, chosen)
     for edges in parts.threads.edges:
-        yield from _between_threads(edges.src, edges.dst, edges.lag_ns, edges.kind, edges.rule, chosen)
+        yield from _between_threads(edges, parts, chosen)
     for chain in parts.chains:
         yield from _around(chain, chosen)
     yield from _loads(parts, chosen)
@@ -158,14 +159,18 @@ def _streams_waiting(parts: Parts, chosen: Selection) -> Iterator[Some]:
         yield Some(a[inside], b[inside], 0, "event", name)
 
 
-def _between_threads(
-    src: Ints, dst: Ints, lag_ns: Ints, kind: NDArray[np.str_], rule: str, chosen: Selection
-) -> Iterator[Some]:
-    for name in np.unique(kind).tolist():
-        same = kind == name
-        a, b = chosen.host_row[src[same]], chosen.host_row[dst[same]]
+def _between_threads(edges: HostEdges, parts: Parts, chosen: Selection) -> Iterator[Some]:
+    """Forks and joins; one into the marker that ends the window leads to the one that begins it."""
+    starts = parts.host.start_ns[parts.markers]
+    first, last = (parts.markers[starts == t] for t in (parts.window.start_ns, parts.window.end_ns))
+    closing = np.isin(edges.dst, last) & (len(first) == len(last))
+    dst = np.where(closing, first[0] if len(first) else -1, edges.dst)
+    for name in np.unique(edges.kind).tolist():
+        same = edges.kind == name
+        a, b = chosen.host_row[edges.src[same]], chosen.host_row[dst[same]]
         inside = (a >= 0) & (b >= 0)
-        yield Some(a[inside], b[inside], lag_ns[same][inside], name, rule)
+        shift = closing[same][inside].astype(np.int64)
+        yield Some(a[inside], b[inside], edges.lag_ns[same][inside], name, edges.rule, shift)
 
 
 def _around(chain: Chain, chosen: Selection) -> Iterator[Some]:

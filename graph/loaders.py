@@ -28,7 +28,7 @@ MULTI_PROCESS = re.compile(r"^enumerate\(DataLoader\).*_Multi")
 FETCH_WORK_NS = 2_000_000     # unpickling and queue handling of one batch, at most
 WAIT_NS = 1_000_000           # a fetch this much longer than its own work waited
 HAND_OVER_NS = 500_000        # wake-up of the next stage, at most
-SLACK_NS = 20_000             # hand-overs may seem this much too early: clock noise
+SLACK_NS = 200_000            # a hand-over may seem this much early: it happens just before a marker
 VIOLATIONS = 0.02             # share of hand-overs that may contradict an offset (clock noise)
 
 

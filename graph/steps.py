@@ -26,6 +26,7 @@ _MARKERS = (
     ("Optimizer.zero_grad", re.compile(r"^Optimizer\.zero_grad")),
     ("repeated range", re.compile(r"#")),
 )
+COVERAGE = 0.5  # of the recording, for a repeated range that does not call itself a step
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,18 @@ def find_steps(annotations: pd.DataFrame, pattern: str | None = None) -> Steps |
     for source, marker in _MARKERS:
         wanted = [name for name, shape in shapes.items() if marker.search(shape)]
         found = _candidates(annotations[annotations["name"].isin(wanted)], shapes)
-        if found is not None:
+        if found is not None and (source != "repeated range" or _covers(found, annotations)):
             return _steps(found, source)
     return None
+
+
+def _covers(rows: pd.DataFrame, annotations: pd.DataFrame) -> bool:
+    """Whether *rows*, without what they share, cover most of the time that is annotated."""
+    ends = (rows["start_ns"] + rows["duration_ns"]).to_numpy(np.int64)
+    starts = np.maximum(rows["start_ns"].to_numpy(np.int64), np.append([0], np.maximum.accumulate(ends)[:-1]))
+    covered = np.clip(ends - starts, 0, None).sum()
+    last = (annotations["start_ns"] + annotations["duration_ns"]).max()
+    return bool(covered > COVERAGE * (last - annotations["start_ns"].min()))
 
 
 def _by_pattern(annotations: pd.DataFrame, pattern: str) -> Steps:

@@ -86,7 +86,7 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
 def _whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
     begins = [a.min() for a in (host.start_ns, devices.start_ns) if len(a)]
     ends = [a.max() for a in (host.end_ns, devices.end_ns) if len(a)]
-    start, end = int(min(begins)), int(max(ends))
+    start, end = int(min(begins)), int(host.end_ns.max() + 1 if len(host) else max(ends))
     notes = ["no steps were found: the whole recording counts as one"]
     if steps is not None:
         start, end = int(steps.starts_ns[0]), int(steps.starts_ns[1])
