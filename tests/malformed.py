@@ -1,22 +1,38 @@
-"""Small odd recordings, each with what must become of it.
-
-The base is two steps of six times `aten::mm` → `cudaLaunchKernel` → kernel on stream 7, and a
-device synchronisation. Each case bends it in one way that was seen in the wild.
-"""
+"""Small odd files, each with what must become of it: warnings by name, or one error."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import sqlite3
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tests.bent_traces import (
+    append,
+    base,
+    bent,
+    categories_of_2021,
+    device,
+    driver_call_inside,
+    flow,
+    host,
+    ids_as_strings,
+    kernels,
+    launched_by,
+    many_rows,
+    one_graph_launch,
+    replaced,
+    set_all,
+    set_kernel,
+    sqlite_bytes,
+    text,
+    whole_microseconds,
+    without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,201 +53,6 @@ class Case:
         return path
 
 
-def base(first: float = 1000.437, kernel: str = "sgemm_128x64") -> dict[str, Any]:
-    """Return the trace that the cases bend; times in µs."""
-    events: list[Event] = []
-    for step in range(2):
-        begin = first + 100 * step
-        events.append(host("user_annotation", f"ProfilerStep#{step}", begin, 95))
-        for i in range(6):
-            number = 6 * step + i
-            at = begin + 1 + 10 * i
-            events.append(host("cpu_op", "aten::mm", at, 8, {"External id": 100 + number}))
-            events.append(launch("cudaLaunchKernel", at + 2, number + 1))
-            events.append(device("kernel", kernel, at + 6, 9, number + 1))
-        events.append(
-            host("cuda_runtime", "cudaDeviceSynchronize", begin + 62, 8, {"correlation": 50 + step})
-        )
-    return {
-        "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": "Tesla V100", "numSms": 80}],
-        "distributedInfo": {"rank": 0, "world_size": 1},
-        "traceEvents": events,
-    }
-
-
-def host(category: str, name: str, ts: float, dur: float, args: Event | None = None) -> Event:
-    """Return an event of the main thread."""
-    return {"ph": "X", "cat": category, "name": name, "pid": 9, "tid": 9,
-            "ts": round(ts, 3), "dur": dur, "args": args or {}}  # fmt: skip
-
-
-def launch(name: str, ts: float, correlation: int, category: str = "cuda_runtime") -> Event:
-    """Return a call that puts something on a device."""
-    return host(category, name, ts, 4, {"correlation": correlation})
-
-
-def device(category: str, name: str, ts: float, dur: float, correlation: int) -> Event:
-    """Return an event of stream 7 of device 0."""
-    args = {"device": 0, "stream": 7, "correlation": correlation,
-            "grid": [80, 1, 1], "block": [256, 1, 1]}  # fmt: skip
-    return {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7,
-            "ts": round(ts, 3), "dur": dur, "args": args}  # fmt: skip
-
-
-def text(root: Any) -> bytes:
-    """Return *root* as Kineto lays it out."""
-    return json.dumps(root, indent=1).encode()
-
-
-def bent(*bend: Callable[[list[Event]], None], **parameters: Any) -> Callable[[], bytes]:
-    """Return the writer of a base trace whose events *bend* has changed."""
-
-    def write() -> bytes:
-        root = base(**parameters)
-        for change in bend:
-            change(root["traceEvents"])
-        return text(root)
-
-    return write
-
-
-def replaced(old: bytes, new: bytes) -> Callable[[], bytes]:
-    """Return the writer of a base trace with the first *old* replaced in the text."""
-    return lambda: text(base()).replace(old, new, 1)
-
-
-def kernels(events: list[Event]) -> list[Event]:
-    """Return the kernels among *events*."""
-    return [e for e in events if e["cat"] == "kernel"]
-
-
-def set_kernel(**fields: Any) -> Callable[[list[Event]], None]:
-    """Return a bend that sets *fields* of the third kernel."""
-    return lambda events: kernels(events)[2].update(fields)
-
-
-def set_all(category: str, **fields: Any) -> Callable[[list[Event]], None]:
-    """Return a bend that sets *fields* of every event of a category."""
-
-    def bend(events: list[Event]) -> None:
-        for event in events:
-            if event["cat"] == category:
-                event.update({k: v for k, v in fields.items() if k in event})
-                event["args"].update({k: v for k, v in fields.items() if k not in event})
-
-    return bend
-
-
-def without(unwanted: Callable[[Event], bool]) -> Callable[[list[Event]], None]:
-    """Return a bend that removes the *unwanted* events."""
-
-    def bend(events: list[Event]) -> None:
-        events[:] = [event for event in events if not unwanted(event)]
-
-    return bend
-
-
-def launched_by(**fields: str) -> Callable[[list[Event]], None]:
-    """Return a bend that sets *fields* of every launch."""
-
-    def bend(events: list[Event]) -> None:
-        for event in events:
-            if "Launch" in event["name"]:
-                event.update(fields)
-
-    return bend
-
-
-def append(*more: Event) -> Callable[[list[Event]], None]:
-    """Return a bend that appends events."""
-    return lambda events: events.extend(more)
-
-
-def one_graph_launch(events: list[Event]) -> None:
-    """Let one `cudaGraphLaunch` put all six kernels of the second step on the device."""
-    calls = [e for e in events if e["name"] == "cudaLaunchKernel"][6:]
-    calls[0]["name"] = "cudaGraphLaunch"
-    for call in calls[1:]:
-        events.remove(call)
-    for node, kernel in enumerate(kernels(events)[6:]):
-        kernel["args"] |= {"correlation": 7, "graph node id": 40 + node}
-
-
-def categories_of_2021(events: list[Event]) -> None:
-    """Write categories, thread ids and external ids as in 2021."""
-    old = {"cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel",
-           "user_annotation": "Operator"}  # fmt: skip
-    for event in events:
-        event["cat"] = old[event["cat"]]
-        event["tid"] = "stream 7" if event["cat"] == "Kernel" else "5555"
-        if event["cat"] == "Kernel":
-            event["args"]["external id"] = 100
-        event["ts"], event["dur"] = round(event["ts"]), round(event["dur"])
-    for kernel in [e for e in events if e["cat"] == "Kernel"][:3]:
-        kernel["dur"] = 0
-
-
-def whole_microseconds(events: list[Event]) -> None:
-    """Let two calls and two operators coincide, and add an exact copy of one."""
-    events += [
-        host("cuda_runtime", "cudaGetDevice", 1080, 0, {"correlation": 70}),
-        host("cuda_runtime", "cudaGetDevice", 1080, 0, {"correlation": 71}),
-        host("cuda_runtime", "cudaGetDevice", 1080, 0, {"correlation": 71}),
-    ]
-
-
-def driver_call_inside(events: list[Event]) -> None:
-    """Let a `cuLaunchKernel` within the third launch carry the correlation."""
-    call = [e for e in events if e["name"] == "cudaLaunchKernel"][2]
-    events.append(launch("cuLaunchKernel", call["ts"] + 1, 900, "cuda_driver") | {"dur": 2})
-    kernels(events)[2]["args"]["correlation"] = 900
-
-
-def ids_as_strings(events: list[Event]) -> None:
-    """Write the ids of kernels as strings."""
-    for kernel in kernels(events):
-        for name in ("correlation", "stream", "device"):
-            kernel["args"][name] = str(kernel["args"][name])
-
-
-def many_rows() -> bytes:
-    """Return 33,000 operators around correlations that fit into 15 bits."""
-    root = base()
-    for i in range(33_000):
-        root["traceEvents"].append(host("cpu_op", "aten::add", 3000 + i, 0.5, {"External id": i}))
-    return json.dumps(root).encode()
-
-
-def flow(phase: str, number: int) -> Event:
-    """Return one end of an arrow."""
-    return {
-        "ph": phase,
-        "id": number,
-        "pid": 9,
-        "tid": 9,
-        "ts": 1000,
-        "cat": "ac2g",
-        "name": "ac2g",
-    }
-
-
-def gzip_bomb() -> bytes:
-    """Return 20 MB of spaces, compressed."""
-    return gzip.compress(b" " * 20_000_000)
-
-
-def sqlite_bytes(*statements: str) -> bytes:
-    """Return a database after *statements*."""
-    connection = sqlite3.connect(":memory:")
-    for statement in statements:
-        connection.execute(statement)
-    connection.commit()
-    content = connection.serialize()
-    connection.close()
-    return content
-
-
 INPUTS_OF_PEERS = (
     Case("as_is", bent()),
     Case("control_character", replaced(b"aten::mm", b"aten\x01::mm"), {"control_characters": 1}),
@@ -239,11 +60,18 @@ INPUTS_OF_PEERS = (
     Case("raw_quotes", replaced(b"aten::mm", b'say "mm" twice'), {"raw_quotes": 2}),
     Case("bad_utf8", replaced(b"aten::mm", b"\xff\xfeaten::mm"), {"bad_utf8": 2}),
     Case("cut_by_40_bytes", lambda: text(base())[:-40], {"truncated": 1}),
-    Case("huge_comms_id", bent(set_all("cpu_op", **{"Comms Id": 2**64 + 1, "Sequence number": 2**70}))),
+    Case(
+        "huge_comms_id",
+        bent(set_all("cpu_op", **{"Comms Id": 2**64 + 1, "Sequence number": 2**70})),
+    ),
     Case("no_rank", lambda: text({"traceEvents": base()["traceEvents"]})),
     Case("no_profiler_step", bent(without(lambda e: "Step" in e["name"]))),
-    Case("kernel_never_stamped", bent(set_kernel(ts=0, dur=0)),
-         {"zero_timestamp": 1, "launch_without_kernel": 1}, kernels=11),
+    Case(
+        "kernel_never_stamped",
+        bent(set_kernel(ts=0, dur=0)),
+        {"zero_timestamp": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
     Case("kernel_of_208_days", bent(set_kernel(dur=1.8e13)), {"absurd_duration": 1}),
     Case("kernel_before_launch", bent(set_kernel(ts=1022.937)), {"kernel_before_launch": 1}),
     Case("kernel_of_200_ns", bent(set_kernel(ts=1027.7, dur=0.2))),
@@ -255,13 +83,22 @@ INPUTS_OF_PEERS = (
     Case("bare_list", lambda: text(base()["traceEvents"]), {"bare_list": 1}),
     Case("empty_list_of_events", lambda: text({"traceEvents": []}), error="it holds no events"),
     Case("many_rows", many_rows),
-    Case("dangling_arrows", bent(append(flow("s", 1), flow("f", 1), flow("f", 2), flow("s", 3))),
-         {"dangling_flows": 2}),
-    Case("no_runtime_at_all", bent(without(lambda e: e["cat"] != "kernel")),
-         {"kernel_without_launch": 12}),
+    Case(
+        "dangling_arrows",
+        bent(append(flow("s", 1), flow("f", 1), flow("f", 2), flow("s", 3))),
+        {"dangling_flows": 2},
+    ),
+    Case(
+        "no_runtime_at_all",
+        bent(without(lambda e: e["cat"] != "kernel")),
+        {"kernel_without_launch": 12},
+    ),
     Case("old_nccl_name", bent(kernel="ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)")),
-    Case("new_nccl_name", bent(kernel="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")),
-)  # fmt: skip
+    Case(
+        "new_nccl_name",
+        bent(kernel="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+    ),
+)
 """The small inputs on which other tools were tried, and what each must become here."""
 
 ODD_TRACES = (
@@ -269,62 +106,169 @@ ODD_TRACES = (
     Case("empty_json_list", lambda: b"[]", error="it holds no events"),
     Case("coinciding", bent(whole_microseconds), {"duplicate_events": 1, "coinciding_events": 1}),
     Case("nested_driver_call", bent(driver_call_inside), {"nested_calls": 1}),
-    Case("backlog", bent(append(device("kernel", "relu", 1000, 3, 7777))), {"kernel_without_launch": 1}, kernels=13),
-    Case("lost_kernels", bent(lambda es: es.remove(kernels(es)[0])), {"launch_without_kernel": 1}, kernels=11),
+    Case(
+        "backlog",
+        bent(append(device("kernel", "relu", 1000, 3, 7777))),
+        {"kernel_without_launch": 1},
+        kernels=13,
+    ),
+    Case(
+        "lost_kernels",
+        bent(lambda es: es.remove(kernels(es)[0])),
+        {"launch_without_kernel": 1},
+        kernels=11,
+    ),
     Case("negative_length", bent(set_kernel(dur=-3)), {"negative_duration": 1}),
     Case("missing_length", bent(lambda es: kernels(es)[2].pop("dur")), {"missing_duration": 1}),
     Case("no_number_as_length", replaced(b'"dur": 9,', b'"dur": "long",'), {"missing_duration": 1}),
-    Case("nan_start", replaced(b'"ts": 1027.437', b'"ts": NaN'), {"bad_timestamp": 1, "launch_without_kernel": 1}, kernels=11),
-    Case("negative_start", bent(set_kernel(ts=-5)), {"bad_timestamp": 1, "launch_without_kernel": 1}, kernels=11),
-    Case("no_start", bent(lambda es: kernels(es)[2].pop("ts")), {"bad_timestamp": 1, "launch_without_kernel": 1}, kernels=11),
+    Case(
+        "nan_start",
+        replaced(b'"ts": 1027.437', b'"ts": NaN'),
+        {"bad_timestamp": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
+    Case(
+        "negative_start",
+        bent(set_kernel(ts=-5)),
+        {"bad_timestamp": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
+    Case(
+        "no_start",
+        bent(lambda es: kernels(es)[2].pop("ts")),
+        {"bad_timestamp": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
     Case("ids_as_strings", bent(ids_as_strings)),
-    Case("nonsense_stream", bent(lambda es: kernels(es)[2]["args"].update(stream="main")), {"bad_number": 1}),
-    Case("list_as_stream", bent(lambda es: kernels(es)[2]["args"].update(stream=[7])), {"bad_number": 1}),
-    Case("null_arguments", bent(set_kernel(args=None)), {"kernel_without_launch": 1, "launch_without_kernel": 1}),
-    Case("list_as_arguments", bent(set_kernel(args=[])), {"kernel_without_launch": 1, "launch_without_kernel": 1}),
+    Case(
+        "nonsense_stream",
+        bent(lambda es: kernels(es)[2]["args"].update(stream="main")),
+        {"bad_number": 1},
+    ),
+    Case(
+        "list_as_stream",
+        bent(lambda es: kernels(es)[2]["args"].update(stream=[7])),
+        {"bad_number": 1},
+    ),
+    Case(
+        "null_arguments",
+        bent(set_kernel(args=None)),
+        {"kernel_without_launch": 1, "launch_without_kernel": 1},
+    ),
+    Case(
+        "list_as_arguments",
+        bent(set_kernel(args=[])),
+        {"kernel_without_launch": 1, "launch_without_kernel": 1},
+    ),
     Case("named_thread", bent(set_all("cpu_op", tid="main"))),
     Case("overlap_on_a_stream", bent(set_kernel(dur=12))),
     Case("kernel_reaching_a_second_too_far", bent(set_kernel(dur=1e6)), {"absurd_duration": 1}),
     Case("newline_in_name", replaced(b"aten::mm", b"aten\n::mm"), {"control_characters": 1}),
-    Case("trailing_commas", replaced(b'"schemaVersion": 1,', b'"x": [1, 2,], "schemaVersion": 1,'), {"trailing_commas": 1}),
+    Case(
+        "trailing_commas",
+        replaced(b'"schemaVersion": 1,', b'"x": [1, 2,], "schemaVersion": 1,'),
+        {"trailing_commas": 1},
+    ),
     Case("byte_order_mark", lambda: b"\xef\xbb\xbf" + text(base())),
-    Case("unfinished_range", bent(append({"ph": "B", "cat": "cpu_op", "name": "x", "ts": 1, "pid": 1, "tid": 1})),
-         {"unfinished_ranges": 1}),
-    Case("unknown_category", bent(append(host("rocprof_counter", "x", 1100, 1))), {"unknown_category": 1}),
+    Case(
+        "unfinished_range",
+        bent(append({"ph": "B", "cat": "cpu_op", "name": "x", "ts": 1, "pid": 1, "tid": 1})),
+        {"unfinished_ranges": 1},
+    ),
+    Case(
+        "unknown_category",
+        bent(append(host("rocprof_counter", "x", 1100, 1))),
+        {"unknown_category": 1},
+    ),
     Case("event_that_is_a_number", bent(append(3)), {"unreadable_events": 1}),  # type: ignore[arg-type]
     Case("unknown_phase", bent(append({"ph": "Z", "name": "x"}))),
-    Case("hopeless_event", replaced(b'"cat": "kernel"', b'"cat": : "kernel"'), {"unreadable_events": 1, "launch_without_kernel": 1}, kernels=11),
-    Case("cut_after_the_events", lambda: json.dumps(base() | {"trace": "x" * 80}).encode()[:-40], {"truncated": 1}),
+    Case(
+        "hopeless_event",
+        replaced(b'"cat": "kernel"', b'"cat": : "kernel"'),
+        {"unreadable_events": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
+    Case(
+        "cut_after_the_events",
+        lambda: json.dumps(base() | {"trace": "x" * 80}).encode()[:-40],
+        {"truncated": 1},
+    ),
     Case("cut_list", lambda: text(base()["traceEvents"])[:-40], {"bare_list": 1, "truncated": 1}),
     Case("gzip", lambda: gzip.compress(text(base())), suffix=".dat"),
-    Case("two_gzip_members", lambda: gzip.compress(text(base())[:500]) + gzip.compress(text(base())[500:])),
-    Case("cut_gzip", lambda: gzip.compress(text(base()), compresslevel=0)[:-400],
-         {"truncated": 1, "launch_without_kernel": 1}, kernels=11),
-)  # fmt: skip
+    Case(
+        "two_gzip_members",
+        lambda: gzip.compress(text(base())[:500]) + gzip.compress(text(base())[500:]),
+    ),
+    Case(
+        "cut_gzip",
+        lambda: gzip.compress(text(base()), compresslevel=0)[:-400],
+        {"truncated": 1, "launch_without_kernel": 1},
+        kernels=11,
+    ),
+)
 """Oddities of the public recordings and of damaged files, all of them usable."""
 
 REFUSED = (
-    Case("execution_trace", lambda: b'{"schema": "1.0.1", "nodes": []}', error="this is an execution trace"),
+    Case(
+        "execution_trace",
+        lambda: b'{"schema": "1.0.1", "nodes": []}',
+        error="this is an execution trace",
+    ),
     Case("other_json", lambda: b'{"a": 1}', error="holds no list 'traceEvents'"),
-    Case("another_timeline", lambda: text([host("backward-compute", "b", 1, 2)]), error="another tool's timeline"),
-    Case("only_starts_below_zero", lambda: text([host("cpu_op", "b", -1, 2)]), error="no event has a usable start"),
+    Case(
+        "another_timeline",
+        lambda: text([host("backward-compute", "b", 1, 2)]),
+        error="another tool's timeline",
+    ),
+    Case(
+        "only_starts_below_zero",
+        lambda: text([host("cpu_op", "b", -1, 2)]),
+        error="no event has a usable start",
+    ),
     Case("nested_too_deeply", lambda: b"[" * 100_000, error="nested too deeply"),
     Case("only_a_bracket", lambda: b"{", error="no complete JSON"),
     Case("cut_before_the_first_event", lambda: text(base())[:300], error="it holds no events"),
     Case("cut_list_without_events", lambda: b'[{"ph": "X", "na', error="no complete JSON"),
     Case("empty_file", lambda: b"", error="the file is empty"),
     Case("blank_file", lambda: b" \n ", error="the file is empty"),
-    Case("table_of_numbers", lambda: b"time,size\n1,2\n", error="neither JSON, SQLite nor Parquet", suffix=".csv"),
+    Case(
+        "table_of_numbers",
+        lambda: b"time,size\n1,2\n",
+        error="neither JSON, SQLite nor Parquet",
+        suffix=".csv",
+    ),
     Case("zip_archive", lambda: b"PK\x03\x04rest", error="a zip archive", suffix=".zip"),
-    Case("damaged_gzip", lambda: gzip.compress(text(base()))[:30] + b"\0" * 90, error="damaged gzip file"),
-    Case("other_database", lambda: sqlite_bytes("create table a (b)"), error="no export of Nsight Systems"),
-    Case("damaged_database", lambda: sqlite_bytes("create table NVTX_EVENTS (start)")[:3000], error="damaged SQLite file"),
-    Case("empty_export", lambda: sqlite_bytes("create table NVTX_EVENTS (start)"), error="holds no CUDA calls"),
-    Case("words_for_numbers", lambda: sqlite_bytes("create table NVTX_EVENTS (start, 'end')",
-         "insert into NVTX_EVENTS values ('soon', 'late')"), error="text where numbers belong"),
+    Case(
+        "damaged_gzip",
+        lambda: gzip.compress(text(base()))[:30] + b"\0" * 90,
+        error="damaged gzip file",
+    ),
+    Case(
+        "other_database",
+        lambda: sqlite_bytes("create table a (b)"),
+        error="no export of Nsight Systems",
+    ),
+    Case(
+        "damaged_database",
+        lambda: sqlite_bytes("create table NVTX_EVENTS (start)")[:3000],
+        error="damaged SQLite file",
+    ),
+    Case(
+        "empty_export",
+        lambda: sqlite_bytes("create table NVTX_EVENTS (start)"),
+        error="holds no CUDA calls",
+    ),
+    Case(
+        "words_for_numbers",
+        lambda: sqlite_bytes(
+            "create table NVTX_EVENTS (start, 'end')",
+            "insert into NVTX_EVENTS values ('soon', 'late')",
+        ),
+        error="text where numbers belong",
+    ),
     Case("other_parquet", lambda: b"PAR1" + b"\0" * 40 + b"PAR1", error="damaged Parquet file"),
     Case("parquet_in_gzip", lambda: gzip.compress(b"PAR1"), error="a Parquet file inside gzip"),
-)  # fmt: skip
+)
 """Files that are no usable trace; each error says what they are instead."""
 
 CASES = INPUTS_OF_PEERS + ODD_TRACES + REFUSED

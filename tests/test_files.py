@@ -8,7 +8,8 @@ import pytest
 
 from foretrace.errors import TraceError
 from foretrace.tracer.files import load
-from tests.malformed import CASES, Case, base, gzip_bomb, text
+from tests.bent_traces import base, gzip_bomb, text
+from tests.malformed import CASES, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,7 @@ def test_unusable_files_are_refused_in_one_sentence(case: Case, tmp_path: Path) 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """A path without a file is an error, not a traceback of the operating system."""
-    with pytest.raises(TraceError, match="no-such.json: there is no such file"):
+    with pytest.raises(TraceError, match=r"no-such\.json: there is no such file"):
         load(tmp_path / "no-such.json")
 
 
