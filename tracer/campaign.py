@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from foretrace.tracer.archive import PAIR, compress
 from foretrace.tracer.measure import FIXED_ENVIRONMENT
@@ -73,15 +73,7 @@ def _run(task: Task) -> None:
     folder = Path(task.folder)
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "process.log"
-    with log.open("w", encoding="utf-8") as errors:
-        process = subprocess.Popen(  # noqa: S603 - our own module
-            [sys.executable, "-m", "foretrace.tracer.pair_child", json.dumps(asdict(task))],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            encoding="utf-8",
-            env=_environment(cpu=task.cpu),
-            start_new_session=True,
-        )
+    with log.open("w", encoding="utf-8") as errors, _start(task, errors) as process:
         seconds = max(task.deadline - time.time(), 0) + GRACE_SECONDS
         timer = threading.Timer(seconds, _end, [process])
         timer.start()
@@ -97,6 +89,17 @@ def _run(task: Task) -> None:
         lines = log.read_text("utf-8", errors="replace").split("\n")
         reason = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
         _note(folder, task.changes, reason)
+
+
+def _start(task: Task, errors: IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", "foretrace.tracer.pair_child", json.dumps(asdict(task))],
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        encoding="utf-8",
+        env=_environment(cpu=task.cpu),
+        start_new_session=True,
+    )
 
 
 def _note(folder: Path, changes: Sequence[str], reason: str) -> None:

@@ -27,6 +27,8 @@ def describe_optimizer(optimizer: Any) -> dict[str, Any] | None:
     Adam keeps two states of the parameters' size: 7 passes; SGD with momentum one: 5.
     Call it after a step: before that there is no state.
     """
+    while hasattr(getattr(optimizer, "optimizer", None), "param_groups"):
+        optimizer = optimizer.optimizer  # frameworks wrap it
     groups = getattr(optimizer, "param_groups", None)
     if not groups:
         return None
