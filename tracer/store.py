@@ -117,16 +117,21 @@ def read_parquet(path: Path) -> Trace:
     text = (content.schema.metadata or {}).get(KEY)
     if text is None:
         raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
-    described = json.loads(text)
-    if described["version"] > VERSION:
+    try:
+        described = json.loads(text)
+        version = int(described["version"])
+        meta = _meta(described["meta"]) if version <= VERSION else None
+    except (ValueError, TypeError, KeyError) as error:
+        raise TraceError(f"{path.name}: its metadata is damaged; import it again") from error
+    if meta is None:
         raise TraceError(
-            f"{path.name}: written by a newer Foretrace (format {described['version']}, "
+            f"{path.name}: written by a newer Foretrace (format {version}, "
             f"this one reads {VERSION}); upgrade"
         )
     columns = {
         c.name: _column(content[c.name]) for c in EVENT_COLUMNS if c.name in content.column_names
     }
-    return Trace(table(EVENT_COLUMNS, columns, content.num_rows), _meta(described["meta"]))
+    return Trace(table(EVENT_COLUMNS, columns, content.num_rows), meta)
 
 
 def _column(values: pa.ChunkedArray) -> Any:
@@ -142,9 +147,14 @@ def _column(values: pa.ChunkedArray) -> Any:
 
 
 def _meta(fields: dict[str, Any]) -> TraceMeta:
-    known = {f.name for f in dataclasses.fields(TraceMeta)}
-    found = {name: value for name, value in fields.items() if name in known}
-    found["devices"] = tuple(Device(**device) for device in found.get("devices", ()))
+    found = _known(TraceMeta, fields)
+    found["devices"] = tuple(Device(**_known(Device, d)) for d in found.get("devices", ()))
     for name in ("ranks", "unprofiled_step_ns", "profiled_step_ns"):
         found[name] = tuple(found.get(name, ()))
     return TraceMeta(**found)
+
+
+def _known(declared: type, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the *fields* that the class has; a later version may have written more."""
+    names = {field.name for field in dataclasses.fields(declared)}
+    return {name: value for name, value in fields.items() if name in names}
