@@ -7,14 +7,12 @@ earlier. Every moment has one binding cause, so the parts add up to the period, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS
-from foretrace.replay.program import END_END, END_START
-from foretrace.replay.schedule import HOLDER, causes
 
 if TYPE_CHECKING:
     from foretrace.replay.program import Bytes, Ints, Longs
@@ -40,6 +38,19 @@ class Chain:
     why: Longs  # position in REASONS
 
 
+class _Known(NamedTuple):
+    """What the walk back reads."""
+
+    moments: Longs
+    holder: Ints
+    work: Longs
+    kind: Bytes
+    first: Ints  # edges into each moment
+    source: Ints
+    lag: Longs
+    edge: Ints
+
+
 def critical_path(steady: Steady) -> Chain:
     """Return the chain that fills the last pattern: ``cycle`` periods, to the nanosecond."""
     program = steady.program
@@ -57,18 +68,8 @@ def limiting_cycle(steady: Steady) -> Chain:
     """
     program, schedule = steady.program, steady.schedule
     last = (program.repetitions - 1) * program.tasks + steady.pace
-    moments = np.concatenate((schedule.start_ns, schedule.end_ns))
-    late, early = _closing(
-        program.tasks,
-        last,
-        steady.period_ns,
-        moments,
-        np.concatenate(causes(schedule)),
-        program.src,
-        program.anchor,
-        program.kind,
-    )
-    return _chain(schedule, late, int(moments[early]))
+    late, early = _closing(program.tasks, last, steady.period_ns, _known(schedule))
+    return _chain(schedule, late, int(schedule.moments[early]))
 
 
 def slack(steady: Steady) -> Longs:
@@ -92,63 +93,73 @@ def slack(steady: Steady) -> Longs:
     return room
 
 
+def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
+    """Return which moment determined *moment* (see `order`), and why: a position in `REASONS`.
+
+    Where nothing but a release did, it is *moment* itself.
+    """
+    before, why = _step(moment, _known(schedule))
+    return int(before), int(why)
+
+
 def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
-    program = schedule.prepared.program
-    walk = (
-        moment,
-        until_ns,
-        np.concatenate((schedule.start_ns, schedule.end_ns)),
-        np.concatenate(causes(schedule)),
-        program.src,
-        program.anchor,
-        program.kind,
-    )
+    known = _known(schedule)
     segments = np.empty((0, 4), np.int64)
-    segments = np.empty((_walk(segments, *walk), 4), np.int64)
-    _walk(segments, *walk)
+    segments = np.empty((_walk(segments, moment, until_ns, known), 4), np.int64)
+    _walk(segments, moment, until_ns, known)
     task, from_ns, to_ns, why = segments.T
     return Chain(task, from_ns, to_ns, why)
 
 
+def _known(schedule: Schedule) -> _Known:
+    program, into = schedule.prepared.program, schedule.prepared.into
+    return _Known(
+        schedule.moments,
+        schedule.holder,
+        program.work_ns,
+        program.kind,
+        into.first,
+        into.other,
+        into.lag_ns,
+        into.edge,
+    )
+
+
 @njit(cache=True)
-def _step(
-    moment: int, cause: int, count: int, src: Ints, anchor: Bytes, kind: Bytes
-) -> tuple[int, int]:
-    """Return the moment that determined *moment*, and why; itself where nothing did."""
-    if cause >= 0:
-        at_end = anchor[cause] in (END_START, END_END)
-        return src[cause] + (count if at_end else 0), kind[cause]
-    if cause <= HOLDER:
-        return HOLDER - cause + count, RESOURCE
-    if moment >= count:
+def _step(moment: int, known: _Known) -> tuple[int, int]:
+    """Return the moment that determined *moment*, and why; itself where nothing did.
+
+    Own work comes before edges that bind as well; of these the first counts.
+    """
+    moments, holder, work, kind, first, source, lag, edge = known
+    count = len(work)
+    now = moments[moment]
+    if moment >= count and now == moments[moment - count] + work[moment - count]:
         return moment - count, WORK
+    if moment < count and holder[moment] >= 0:
+        return holder[moment] + count, RESOURCE
+    for p in range(first[moment], first[moment + 1]):
+        if moments[source[p]] + lag[p] == now:
+            return source[p], int(kind[edge[p]])
     return moment, RELEASE
 
 
 @njit(cache=True)
-def _walk(
-    segments: Longs,
-    moment: int,
-    until: int,
-    moments: Longs,
-    cause: Ints,
-    src: Ints,
-    anchor: Bytes,
-    kind: Bytes,
-) -> int:
+def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     """Write the segments from *moment* back to the time *until*; return how many there are.
 
     A return may lag behind the end it follows by less than nothing: then the walk goes forward
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    reached = moments[moment]
+    count = len(known.work)
+    reached = known.moments[moment]
     while reached > until:
-        before, why = _step(moment, cause[moment], len(cause) // 2, src, anchor, kind)
-        begin = until if why == RELEASE else max(until, min(reached, moments[before]))
+        before, why = _step(moment, known)
+        begin = until if why == RELEASE else max(until, min(reached, known.moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
-                segments[size] = (moment % (len(cause) // 2), begin, reached, why)
+                segments[size] = (moment % count, begin, reached, why)
             size += 1
         reached = begin
         moment = before
@@ -156,21 +167,12 @@ def _walk(
 
 
 @njit(cache=True)
-def _closing(
-    tasks: int,
-    moment: int,
-    period: float,
-    moments: Longs,
-    cause: Ints,
-    src: Ints,
-    anchor: Bytes,
-    kind: Bytes,
-) -> tuple[int, int]:
+def _closing(tasks: int, moment: int, period: float, known: _Known) -> tuple[int, int]:
     """Walk back until a row's moment is met again a full *period* per repetition earlier.
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    count = len(moments) // 2
+    count, moments = len(known.work), known.moments
     seen = np.full(2 * tasks, -1, np.int32)
     slowest = 0.0
     late, early = moment, moment
@@ -184,7 +186,7 @@ def _closing(
             if pace >= period:
                 return late, early
         seen[place] = moment
-        before, why = _step(moment, cause[moment], count, src, anchor, kind)
+        before, why = _step(moment, known)
         if why == RELEASE:
             return late, early
         moment = before

@@ -40,12 +40,11 @@ def run_static(prepared: Prepared, order: Ints) -> Schedule:
     The order depends on the edges alone, so a program with other costs can reuse it.
     """
     program, into = prepared.program, prepared.into
-    count = len(program.work_ns)
     moments = _static(
         order, into.first, into.other, into.lag_ns, program.work_ns, program.release_ns
     )
-    nobody = np.full(count, -1, np.int32)
-    return Schedule(moments[:count], moments[count:], nobody, order, prepared)
+    nobody = np.full(len(program.work_ns), -1, np.int32)
+    return Schedule(moments, nobody, order, prepared)
 
 
 @njit(cache=True)

@@ -67,9 +67,7 @@ def run_events(prepared: Prepared) -> Schedule:
     if len(order) < 2 * count:
         topological(prepared)  # a cycle explains itself
         raise _deadlock(state, order)
-    return Schedule(
-        state.moments[:count], state.moments[count:], state.holder, state.order, prepared
-    )
+    return Schedule(state.moments, state.holder, state.order, prepared)
 
 
 def _deadlock(state: _State, order: Ints) -> ReplayError:

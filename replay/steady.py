@@ -10,7 +10,7 @@ from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS
 from foretrace.replay.engines import run
-from foretrace.replay.program import END_START, ReplayError
+from foretrace.replay.program import ReplayError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ LONGEST_CYCLE = 4
 """Repetitions after which a pattern may repeat and still count as exact."""
 STANDS = 5e-4
 """Relative change between two quarters of the run below which a mean period stands."""
-_ORDERS = np.array([list(EDGE_KINDS).index("thread"), list(EDGE_KINDS).index("stream")])
+_THREAD, _STREAM = (list(EDGE_KINDS).index(kind) for kind in ("thread", "stream"))
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,11 @@ def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None
     """Assert that no serial lane works longer than its period: replay cannot create time."""
     busy = _serial_work(
         program.work_ns[: program.tasks],
-        program.lane,
+        program.lane[: program.tasks],
         program.src,
         program.dst,
         program.lag_ns,
-        program.anchor,
-        np.isin(program.kind, _ORDERS),
+        program.kind,
     )
     lanes = program.lane[rows]
     periods = starts[-1] - starts[-1 - cycle]
@@ -177,29 +176,29 @@ def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None
 
 
 @njit(cache=True)
-def _serial_work(
-    work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, anchor: Bytes, orders: Flags
-) -> Longs:
-    """Sum the work of one repetition per lane; 0 unless the lane's edges make it one chain."""
-    lanes = lane.max() + 1
-    links = np.zeros(lanes, np.int64)
-    tasks = np.zeros(lanes, np.int64)
-    busy = np.zeros(lanes, np.int64)
-    followed = np.zeros(len(lane), np.bool_)
-    led = np.zeros(len(lane), np.bool_)
+def _serial_work(work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, kind: Bytes) -> Longs:
+    """Sum the work of one repetition per lane; 0 unless its order edges make one chain of it.
+
+    One chain: each task follows one and leads to one, and once only into the next repetition.
+    """
+    tasks = len(work)
+    busy = np.zeros(lane.max() + 1, np.int64)
+    open_ends = np.zeros(len(busy), np.int64)
+    seams = np.zeros(len(busy), np.int64)
+    followed = np.zeros(tasks, np.bool_)
+    led = np.zeros(tasks, np.bool_)
+    for i in range(tasks):
+        busy[lane[i]] += work[i]
+        open_ends[lane[i]] += 1
     for e in range(len(src)):
-        own = lane[src[e]]
-        if orders[e] and own == lane[dst[e]]:
-            chained = anchor[e] == END_START and lag[e] >= 0
-            if not chained or followed[src[e]] or led[dst[e]]:
-                links[own] = -len(lane)  # never one chain
-            links[own] += 1
-            followed[src[e]] = led[dst[e]] = True
-    for i in range(len(lane)):
-        tasks[lane[i]] += 1
-        if i < len(work):
-            busy[lane[i]] += work[i]
-    for one in range(lanes):
-        if links[one] != tasks[one] - 1:
+        if src[e] < tasks and (kind[e] == _THREAD or kind[e] == _STREAM):
+            tail, head, own = src[e], dst[e] % tasks, lane[src[e]]
+            if lane[head] == own:
+                is_link = lag[e] >= 0 and not followed[tail] and not led[head]
+                open_ends[own] -= 1 if is_link else -tasks
+                seams[own] += dst[e] // tasks
+                followed[tail] = led[head] = True
+    for one in range(len(busy)):
+        if open_ends[one] != 0 or seams[one] != 1:
             busy[one] = 0
     return busy

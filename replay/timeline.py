@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.replay.critical import REASONS, critical_path, limiting_cycle, slack
+from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, slack
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -105,13 +105,20 @@ class Timeline:
             reasons); ``"phase"`` or ``"module"``: of the task that works or waits to start.
         """
         path = self.critical_path
-        names = path[by].astype(object).where(path[by].notna(), UNKNOWN).astype(str)
+        cause = path[by].cat
+        length = (path["to_ns"] - path["from_ns"]).to_numpy() / (
+            self.steady.cycle * self.graph.steps
+        )
+        names = [*cause.categories.astype(str), UNKNOWN]
+        code = cause.codes.to_numpy(np.int64, copy=True)
+        code[code < 0] = len(names) - 1
         if by == "kind":
-            names = names.where(path["why"] == "work", path["why"].astype(str) + " gap")
-        lengths = (path["to_ns"] - path["from_ns"]) / (self.steady.cycle * self.graph.steps)
-        sums = lengths.groupby(names).sum()
-        sums = sums[sums > 0].sort_index().sort_values(ascending=False, kind="stable")
-        return {str(name): float(ns) for name, ns in sums.items()}
+            why = path["why"].cat.codes.to_numpy(np.int64)
+            code = np.where(why == WORK, code, len(names) + why)
+            names += [f"{reason} gap" for reason in REASONS]
+        sums = np.bincount(code, length, len(names))
+        longest = np.argsort(-sums, kind="stable")
+        return {names[at]: float(sums[at]) for at in longest if sums[at] > 0}
 
     @cached_property
     def slack_ns(self) -> Longs:

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from foretrace.replay.by_hand import Link, by_hand
+from foretrace.replay.critical import REASONS, binding
 from foretrace.replay.engines import run, run_events, run_static
 from foretrace.replay.order import prepare, topological
 from foretrace.replay.program import (
@@ -21,7 +22,6 @@ from foretrace.replay.program import (
     Program,
     ReplayError,
 )
-from foretrace.replay.schedule import HOLDER, UNBOUND, causes
 
 patient = settings(deadline=None)  # the first example compiles
 ANCHORS = (END_START, START_START, END_END, START_END)
@@ -165,25 +165,32 @@ def test_release_comes_before_a_request_of_the_same_moment() -> None:
 # --- causes ------------------------------------------------------------------------------------
 
 
-def test_causes_name_edge_holder_release_and_own_work() -> None:
+def bound(program: Program) -> list[tuple[int, str]]:
+    """Return what determined each start, then each end: a moment, and why."""
+    schedule = run(program)
+    found = [binding(schedule, moment) for moment in range(2 * len(program.work_ns))]
+    return [(before, REASONS[why]) for before, why in found]
+
+
+def test_causes_are_edge_holder_release_and_own_work() -> None:
     """Each start and end says what bound it."""
     program = by_hand(
         [10, 20, 5, 1],
-        [Link(0, 1, 3), Link(1, 2, 0, END_END)],
+        [Link(0, 1, 3, kind="thread"), Link(1, 2, 0, END_END, kind="return")],
         resource=[0, -1, -1, 0],
         holds=[True, False, False, False],
     )
-    start, end = causes(run(program))
 
-    assert start.tolist() == [UNBOUND, 0, UNBOUND, HOLDER - 0]
-    assert end.tolist() == [UNBOUND, UNBOUND, 1, UNBOUND]
+    starts = [(0, "release"), (4, "thread"), (2, "release"), (4, "resource")]
+    ends = [(0, "work"), (1, "work"), (5, "return"), (3, "work")]
+    assert bound(program) == starts + ends
 
 
 def test_first_of_several_binding_edges_is_named() -> None:
     """Ties between edges are decided by their order."""
     program = by_hand([10, 10, 1], [Link(1, 2), Link(0, 2)])
 
-    assert causes(run(program))[0].tolist() == [UNBOUND, UNBOUND, 0]
+    assert bound(program)[2] == (4, "data")
 
 
 # --- properties --------------------------------------------------------------------------------
@@ -360,21 +367,27 @@ def test_causes_explain_every_moment(program: Program) -> None:
         schedule = run(program)
     except ReplayError:
         assume(False)
-    moments = {"start": schedule.start_ns.tolist(), "end": schedule.end_ns.tolist()}
-    start_cause, end_cause = causes(schedule)
+    count = len(program.work_ns)
+    moments = schedule.moments.tolist()
+    links = list(zip(program.src, program.dst, program.lag_ns, program.anchor, strict=True))
 
-    for i, (first, second) in enumerate(zip(start_cause, end_cause, strict=True)):
-        if first >= 0:
-            side = "end" if program.anchor[first] in {END_START, END_END} else "start"
-            bound = moments[side][program.src[first]] + program.lag_ns[first]
+    for moment, now in enumerate(moments):
+        before, why = binding(schedule, moment)
+        if REASONS[why] == "work":
+            assert now == moments[before] + program.work_ns[before]
+        elif REASONS[why] == "resource":
+            assert now == moments[before]
+            assert program.holds[before - count]
+        elif REASONS[why] == "release":
+            assert now == program.release_ns[moment]
         else:
-            bound = program.release_ns[i] if first == UNBOUND else moments["end"][HOLDER - first]
-        assert moments["start"][i] == bound
-        if second >= 0:
-            side = "end" if program.anchor[second] == END_END else "start"
-            assert moments["end"][i] == moments[side][program.src[second]] + program.lag_ns[second]
-        else:
-            assert moments["end"][i] == moments["start"][i] + program.work_ns[i]
+            lags = [
+                lag
+                for src, dst, lag, anchor in links
+                if before == src + (count if anchor in {END_START, END_END} else 0)
+                and moment == dst + (count if anchor in {END_END, START_END} else 0)
+            ]
+            assert now - moments[before] in lags
 
 
 # --- bad programs ------------------------------------------------------------------------------
