@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.columns import Mask, by_category, is_in
+from foretrace.transforms.columns import Mask, Rows, by_category, is_in
 from foretrace.transforms.costs import floor_ns, without_floor
 from foretrace.transforms.selection import require
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy.typing as npt
 
     from foretrace.graph.model import Graph
 
@@ -113,6 +115,17 @@ def state_passes(optimizer: Mapping[str, Any] | None, names: list[str]) -> int:
     return MOMENTUM_PASSES if len(names) > 1 else PLAIN_PASSES
 
 
+def _lengths(graph: Graph, rows: Rows) -> npt.NDArray[np.int64]:
+    """Return how long kernels took, in ns: as recorded, unless an earlier what-if changed them.
+
+    Work leaves out what overlapped another stream's kernels; memory passes were made all the same.
+    """
+    tasks = graph.tasks
+    recorded = is_in(tasks["cost"], "recorded") & (tasks["duration_ns"].to_numpy() > 0)
+    lengths: npt.NDArray[np.int64] = np.where(recorded, tasks["duration_ns"], tasks["work_ns"])[rows]
+    return lengths
+
+
 def _counted(graph: Graph, where: Mask, *, is_multi: bool) -> Update:
     tasks, floor = graph.tasks, floor_ns(graph)
     rows = np.flatnonzero(where)
@@ -120,7 +133,7 @@ def _counted(graph: Graph, where: Mask, *, is_multi: bool) -> Update:
     kinds, of, count = np.unique(codes, return_inverse=True, return_counts=True)
     names = [str(tasks["name"].cat.categories[code]) for code in kinds]
     each = np.array([passes_of(name) for name in names], np.float64)
-    time = without_floor(tasks["work_ns"].to_numpy()[rows], floor)
+    time = without_floor(_lengths(graph, rows), floor)
     spent = np.bincount(of, weights=time, minlength=len(kinds))
     optimizer = graph.meta.optimizer or {}
     tensors = int(optimizer.get("tensors") or 0)
