@@ -122,7 +122,9 @@ def _lengths(graph: Graph, rows: Rows) -> npt.NDArray[np.int64]:
     """
     tasks = graph.tasks
     recorded = is_in(tasks["cost"], "recorded") & (tasks["duration_ns"].to_numpy() > 0)
-    lengths: npt.NDArray[np.int64] = np.where(recorded, tasks["duration_ns"], tasks["work_ns"])[rows]
+    lengths: npt.NDArray[np.int64] = np.where(recorded, tasks["duration_ns"], tasks["work_ns"])[
+        rows
+    ]
     return lengths
 
 

@@ -56,9 +56,7 @@ def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: 
     """
     factors = np.where(where, factor, 1.0)
     if not (np.isfinite(factors) & (factors >= 0)).all():
-        raise TransformError(
-            f"a task cannot cost {factor} times as much; use a factor of at least 0"
-        )
+        raise TransformError("a task cannot cost less than nothing; use factors of at least 0")
     changed = factors != 1.0
     if not changed.any():
         return graph

@@ -1,0 +1,149 @@
+"""What every what-if keeps to, whatever the job: found from the registry, run over random jobs."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+from foretrace.errors import TransformError
+from foretrace.graph.check import check
+from foretrace.replay import replay
+from foretrace.transforms import TRANSFORMS
+from foretrace.transforms.selection import has_device
+from tests.graphs import cpu_job, gpu_job, jobs
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "faster_kernels": {"pattern": ".*", "speedup": 2.0},
+    "faster_host": {"speedup": 2.0},
+    "amp": {},
+    "fused_optimizer": {},
+    "dataloader": {"workers": 2},
+    "remove_sync": {},
+    "batch_size": {"n": 64},
+    "gradient_accumulation": {"k": 3},
+}
+NEUTRAL: dict[str, dict[str, Any]] = {
+    "faster_kernels": {"pattern": ".*", "speedup": 1.0},
+    "faster_host": {"speedup": 1.0},
+    "dataloader": {"workers": 0},
+    "batch_size": {"n": 32},
+    "gradient_accumulation": {"k": 1},
+}
+CPU_ONLY_REFUSES = ("faster_kernels", "remove_sync")
+SLOWER = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+def frames(graph: Graph) -> tuple[pd.DataFrame, ...]:
+    """Return the tables of *graph*."""
+    return graph.tasks, graph.edges, graph.lanes, graph.operators
+
+
+def assert_same(one: Graph, other: Graph) -> None:
+    """Assert that all tables are equal, dtypes and order included."""
+    for left, right in zip(frames(one), frames(other), strict=True):
+        pd.testing.assert_frame_equal(left, right)
+
+
+def change(graph: Graph, name: str) -> Graph:
+    """Apply *name* with its example parameters; skip examples it rightly refuses."""
+    assume(has_device(graph) or name not in CPU_ONLY_REFUSES)
+    return TRANSFORMS[name](graph, **CHANGES[name])
+
+
+def test_every_transform_has_an_example_here() -> None:
+    """A new what-if must be added to the contract."""
+    assert set(CHANGES) <= set(TRANSFORMS)
+    assert {name for name in TRANSFORMS if TRANSFORMS[name].__module__.startswith("foretrace")}
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+@given(graph=jobs())
+@SLOWER
+def test_the_input_is_untouched(name: str, graph: Graph) -> None:
+    """A transform never changes the graph it is given."""
+    before = pickle.dumps(frames(graph))
+
+    change(graph, name)
+
+    assert pickle.dumps(frames(graph)) == before
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+@given(graph=jobs())
+@SLOWER
+def test_the_output_is_a_valid_graph(name: str, graph: Graph) -> None:
+    """What comes out holds every invariant, dtypes included, and replays."""
+    changed = check(change(graph, name))
+
+    assert replay(changed).step_ns > 0
+
+
+@pytest.mark.parametrize("name", sorted(CHANGES))
+@given(graph=jobs())
+@SLOWER
+def test_same_input_gives_same_output(name: str, graph: Graph) -> None:
+    """A transform is deterministic to the row."""
+    assert_same(change(graph, name), change(graph, name))
+
+
+@pytest.mark.parametrize("name", sorted(NEUTRAL))
+@given(graph=jobs())
+@SLOWER
+def test_neutral_parameters_change_nothing(name: str, graph: Graph) -> None:
+    """Asking for what is there gives it back."""
+    assume(has_device(graph) or name not in CPU_ONLY_REFUSES)
+
+    assert_same(graph, TRANSFORMS[name](graph, **NEUTRAL[name]))
+
+
+@pytest.mark.parametrize("name", ["faster_kernels", "faster_host"])
+@given(graph=jobs())
+@SLOWER
+def test_a_speed_up_never_takes_longer(name: str, graph: Graph) -> None:
+    """Faster parts never make a step longer."""
+    assert replay(change(graph, name)).step_ns <= replay(graph).step_ns
+
+
+@pytest.mark.parametrize("name", sorted(TRANSFORMS))
+def test_the_docstring_says_what_is_assumed(name: str) -> None:
+    """Effect, Assumes, Unknown, Source and an example that runs, in this order."""
+    text = inspect.getdoc(TRANSFORMS[name]) or ""
+    places = [text.find(word) for word in ("Assumes:", "Unknown:", "Source:", ">>> ")]
+
+    assert text.split("\n")[0].endswith(".")
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("name", sorted(TRANSFORMS))
+def test_parameters_are_keyword_only_literals(name: str) -> None:
+    """The graph comes first; everything else is named, and can be written on a command line."""
+    first, *others = inspect.signature(TRANSFORMS[name]).parameters.values()
+
+    assert first.name == "graph"
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in others)
+
+
+@pytest.mark.parametrize(("name", "job"), [("faster_kernels", cpu_job), ("amp", None)])
+def test_selecting_nothing_is_an_error(name: str, job: Any) -> None:
+    """A what-if that finds nothing says what it looked for."""
+    graph = job() if job else gpu_job()
+    if job is None:
+        graph = TRANSFORMS["faster_kernels"](graph, speedup=1.0)
+        names = graph.tasks["name"].cat.rename_categories(
+            lambda n: n.replace("s1688gemm", "fp16_gemm")
+        )
+        graph = type(graph)(**{**vars(graph), "tasks": graph.tasks.assign(name=names)})
+
+    with pytest.raises(TransformError, match="nothing to change: no"):
+        TRANSFORMS[name](graph, **CHANGES[name])
