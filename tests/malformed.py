@@ -194,6 +194,12 @@ ODD_TRACES = (
         {"truncated": 1},
     ),
     Case("cut_list", lambda: text(base()["traceEvents"])[:-40], {"bare_list": 1, "truncated": 1}),
+    Case("leading_blank_lines", lambda: b"\n\n" + text(base())),
+    Case(
+        "quotes_beside_escapes",
+        replaced(b"aten::mm", b'C:\\\\t\\q \\u00e9 "mm"'),
+        {"bad_escapes": 1, "raw_quotes": 2},
+    ),
     Case("gzip", lambda: gzip.compress(text(base())), suffix=".dat"),
     Case(
         "two_gzip_members",

@@ -37,6 +37,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.slow
 def test_every_public_file_loads_or_is_refused(public_traces: Path) -> None:
     """The traces load sorted and complete; the other files end in their sentence."""
     files = sorted(public_traces.rglob("*.gz"))

@@ -96,9 +96,9 @@ def test_collectives_of_the_host_align_where_there_is_no_device() -> None:
     """Gloo runs on the CPU: its ranges serve as well."""
 
     def on_cpu(number: int, late: float) -> Trace:
-        root = {"distributedInfo": {"rank": number},
-                "traceEvents": [host("user_annotation", "gloo:all_reduce", 10 + late, 5)]}  # fmt: skip
-        return read_kineto(text(root | {"baseTimeNanoseconds": 1}), f"r{number}.json")
+        event = host("user_annotation", "gloo:all_reduce", 10 + late, 5)
+        root = {"distributedInfo": {"rank": number}, "traceEvents": [event]}
+        return read_kineto(text(root), f"r{number}.json")
 
     both = merged([on_cpu(0, 0), on_cpu(1, 3)])
 

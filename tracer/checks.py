@@ -181,7 +181,10 @@ def _enclosing(start: np.ndarray, end: np.ndarray, same_lane: np.ndarray) -> np.
     Equal intervals are two calls within one tick of the clock, not a call inside another.
     """
     outer = np.full(len(start), -1, np.int64)
-    suspects = np.flatnonzero(same_lane & (start[1:] < end[:-1])) + 1
+    reach = np.concatenate(
+        [np.maximum.accumulate(lane) for lane in np.split(end, np.flatnonzero(~same_lane) + 1)]
+    )
+    suspects = np.flatnonzero(same_lane & (start[1:] < reach[:-1])) + 1
     root = previous = -1
     for i in suspects.tolist():
         if root < 0 or i != previous + 1:

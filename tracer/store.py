@@ -128,9 +128,8 @@ def read_parquet(path: Path) -> Trace:
             f"{path.name}: written by a newer Foretrace (format {version}, "
             f"this one reads {VERSION}); upgrade"
         )
-    columns = {
-        c.name: _column(content[c.name]) for c in EVENT_COLUMNS if c.name in content.column_names
-    }
+    there = [c.name for c in EVENT_COLUMNS if c.name in content.column_names]
+    columns = {name: _column(content[name]) for name in there}
     return Trace(table(EVENT_COLUMNS, columns, content.num_rows), meta)
 
 
@@ -138,8 +137,6 @@ def _column(values: pa.ChunkedArray) -> Any:
     import pyarrow as pa
 
     joined = values.unify_dictionaries().combine_chunks()
-    if isinstance(joined, pa.ChunkedArray):  # a column without rows has no chunk to return
-        joined = joined.chunk(0) if joined.num_chunks else pa.array([], values.type)
     if pa.types.is_dictionary(joined.type):
         codes = joined.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return from_codes(codes, joined.dictionary.to_pylist())
