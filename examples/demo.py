@@ -7,6 +7,7 @@ there is one.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from foretrace.export import export
 from foretrace.graph.build import build
 from foretrace.tracer.files import save
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import noise, trimmed_mean
+from foretrace.tracer.measure import FIXED_ENVIRONMENT, noise, trimmed_mean
 from foretrace.tracer.record import record
 from foretrace.transforms import parse_scenario
 from foretrace.validate import compare
@@ -42,6 +43,8 @@ SETTLE = 6
 """Untimed steps before each block: prefetched batches are used up, caches belong to the job."""
 STEPS = 6
 """Timed steps of a block."""
+QUIET = 0.05
+"""Drift between the halves of a measurement above which an error says little."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,18 @@ def main() -> None:
     for change, after in zip(CHANGES, times[1:], strict=True):
         found = compare(graph, parse_scenario([change.scenario]), trimmed_mean(after), "unprofiled")
         show(change, found, noise(times[0], after))
+    drift = max(noise(times[0], after) for after in times[1:])
+    if drift > QUIET:
+        print(f"\n   Other work disturbed this: the measurements drifted by {drift:.0%}.")
+        print("   Run it again on a quiet machine before judging the errors.")
 
     timeline = OUT / "timeline.json"
     export(graph, parse_scenario([CHANGES[0].scenario]), timeline)
     say(f"4. Timeline, before and after the fused optimizer: {timeline}")
     print("   Open https://ui.perfetto.dev and drag the file into it; nothing is uploaded.")
     print(f"   The recording is {OUT / 'small_cnn.parquet'}; try for example:")
-    print(f"   foretrace whatif {OUT / 'small_cnn.parquet'} 'batch_size(n=32)'")
+    command = Path(sys.executable).with_name("foretrace")
+    print(f"   {command} whatif {OUT / 'small_cnn.parquet'} 'batch_size(n=32)'")
 
 
 def measure(jobs: list[Job]) -> list[list[int]]:
@@ -152,5 +160,12 @@ def say(text: str) -> None:
     print(f"\n{text}", flush=True)
 
 
+def with_fixed_allocator() -> None:
+    """Start again with allocator thresholds that one job cannot move under the other."""
+    if not FIXED_ENVIRONMENT.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **FIXED_ENVIRONMENT})  # noqa: S606  # ourselves
+
+
 if __name__ == "__main__":
+    with_fixed_allocator()
     main()

@@ -18,6 +18,7 @@ from foretrace.progress import stage
 from foretrace.tracer.files import load
 from foretrace.tracer.pairs import read_pairs
 from foretrace.transforms import apply, parse_scenario
+from foretrace.transforms.paper import paper
 from foretrace.transforms.scenario import names
 from foretrace.validate import compare
 
@@ -246,8 +247,6 @@ def optimizer_ns(graph: Graph) -> float:
 
 
 def _paper_optimizer_ns(before: Graph, scenario: Scenario) -> float | None:
-    from foretrace.transforms.paper import paper
-
     try:
         return optimizer_ns(apply(before, paper(scenario)))
     except TransformError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.predict import Prediction, measured_step, predict
+from foretrace.transforms.paper import paper
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -89,8 +90,6 @@ def compare(before: Graph, scenario: Scenario, measured_ns: float, source: str) 
 
 
 def _paper_prediction(before: Graph, scenario: Scenario) -> float | None:
-    from foretrace.transforms.paper import paper
-
     try:
         return predict(before, paper(scenario)).predicted_ns
     except TransformError:
