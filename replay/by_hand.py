@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.graph.model import EDGE_KINDS
-from foretrace.replay.program import END_START, Program
+from foretrace.replay.program import END_START
+from foretrace.replay.unroll import Window, unrolled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from foretrace.replay.program import Program
 
 NO_RESOURCE = -1
 
@@ -45,29 +48,20 @@ def by_hand(
     ([0, 2, 1], [1, 3, 2], [0, 0, 2])
     """
     tasks = len(work_ns)
-    copies = [
-        (k * tasks + link.src, (k + link.shift) * tasks + link.dst, link)
-        for link in links
-        for k in range(repetitions - link.shift)
-    ]
-    release = np.zeros(tasks * repetitions, np.int64)
-    release[:tasks] = 0 if release_ns is None else release_ns
+    columns = list(zip(*links, strict=True)) or [()] * len(Link._fields)
+    src, dst, lag_ns, anchor, shift, kind = columns
     kinds = list(EDGE_KINDS)
-    return Program(
-        work_ns=_repeated(work_ns, np.int64, repetitions),
-        lane=_repeated(lane or [0] * tasks, np.int32, repetitions),
-        resource=_repeated(resource or [NO_RESOURCE] * tasks, np.int32, repetitions),
-        holds=_repeated(holds or [False] * tasks, np.bool_, repetitions),
-        src=np.array([src for src, _, _ in copies], np.int32),
-        dst=np.array([dst for _, dst, _ in copies], np.int32),
-        lag_ns=np.array([link.lag_ns for _, _, link in copies], np.int64),
-        anchor=np.array([link.anchor for _, _, link in copies], np.int8),
-        kind=np.array([kinds.index(link.kind) for _, _, link in copies], np.int8),
-        tasks=tasks,
-        repetitions=repetitions,
-        release_ns=release,
+    window = Window(
+        work_ns=np.array(work_ns, np.int64),
+        lane=np.array(lane or [0] * tasks, np.int32),
+        resource=np.array(resource or [NO_RESOURCE] * tasks, np.int32),
+        holds=np.array(holds or [False] * tasks, np.bool_),
+        src=np.array(src, np.int32),
+        dst=np.array(dst, np.int32),
+        lag_ns=np.array(lag_ns, np.int64),
+        anchor=np.array(anchor, np.int8),
+        kind=np.array([kinds.index(name) for name in kind], np.int8),
+        shift=np.array(shift, np.int32),
+        release_ns=None if release_ns is None else np.array(release_ns, np.int64),
     )
-
-
-def _repeated(values: Sequence[int], dtype: type[np.generic], repetitions: int) -> np.ndarray:
-    return np.tile(np.array(values, dtype), repetitions)
+    return unrolled(window, repetitions)

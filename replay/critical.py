@@ -25,6 +25,7 @@ RESOURCE = WORK + 1
 """Reason of an empty segment: its task then waited for a resource that was held until here."""
 RELEASE = WORK + 2
 """Reason of a segment before which nothing is known: the task was only released."""
+_USUAL = 1 << 20  # segments; memory that is not written costs nothing
 REASONS = (*EDGE_KINDS, "work", "resource", "release")
 
 
@@ -98,15 +99,18 @@ def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
 
     Where nothing but a release did, it is *moment* itself.
     """
-    before, why = _step(moment, _known(schedule))
+    before, why = _step(moment, *_known(schedule))
     return int(before), int(why)
 
 
 def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
     known = _known(schedule)
-    segments = np.empty((0, 4), np.int64)
-    segments = np.empty((_walk(segments, moment, until_ns, known), 4), np.int64)
-    _walk(segments, moment, until_ns, known)
+    segments = np.empty((_USUAL, 4), np.int64)
+    size = _walk(segments, moment, until_ns, known)
+    if size > len(segments):
+        segments = np.empty((size, 4), np.int64)
+        _walk(segments, moment, until_ns, known)
+    segments = segments[:size]
     task, from_ns, to_ns, why = segments.T
     return Chain(task, from_ns, to_ns, why)
 
@@ -126,12 +130,21 @@ def _known(schedule: Schedule) -> _Known:
 
 
 @njit(cache=True)
-def _step(moment: int, known: _Known) -> tuple[int, int]:
+def _step(
+    moment: int,
+    moments: Longs,
+    holder: Ints,
+    work: Longs,
+    kind: Bytes,
+    first: Ints,
+    source: Ints,
+    lag: Longs,
+    edge: Ints,
+) -> tuple[int, int]:
     """Return the moment that determined *moment*, and why; itself where nothing did.
 
     Own work comes before edges that bind as well; of these the first counts.
     """
-    moments, holder, work, kind, first, source, lag, edge = known
     count = len(work)
     now = moments[moment]
     if moment >= count and now == moments[moment - count] + work[moment - count]:
@@ -152,11 +165,12 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    count = len(known.work)
-    reached = known.moments[moment]
+    moments, holder, work, kind, first, source, lag, edge = known
+    count = len(work)
+    reached = moments[moment]
     while reached > until:
-        before, why = _step(moment, known)
-        begin = until if why == RELEASE else max(until, min(reached, known.moments[before]))
+        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
+        begin = until if why == RELEASE else max(until, min(reached, moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
                 segments[size] = (moment % count, begin, reached, why)
@@ -172,7 +186,8 @@ def _closing(tasks: int, moment: int, period: float, known: _Known) -> tuple[int
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    count, moments = len(known.work), known.moments
+    moments, holder, work, kind, first, source, lag, edge = known
+    count = len(work)
     seen = np.full(2 * tasks, -1, np.int32)
     slowest = 0.0
     late, early = moment, moment
@@ -186,7 +201,7 @@ def _closing(tasks: int, moment: int, period: float, known: _Known) -> tuple[int
             if pace >= period:
                 return late, early
         seen[place] = moment
-        before, why = _step(moment, known)
+        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
         if why == RELEASE:
             return late, early
         moment = before

@@ -28,6 +28,7 @@ LONGEST_CYCLE = 4
 """Repetitions after which a pattern may repeat and still count as exact."""
 STANDS = 5e-4
 """Relative change between two quarters of the run below which a mean period stands."""
+_NEVER = np.iinfo(np.int64).max
 _THREAD, _STREAM = (list(EDGE_KINDS).index(kind) for kind in ("thread", "stream"))
 
 
@@ -113,10 +114,12 @@ def _first_rows(schedule: Schedule) -> Ints:
     """Return the row that starts first on each lane that has tasks, in lane order."""
     program = schedule.prepared.program
     start, lane = schedule.start_ns[: program.tasks], program.lane[: program.tasks]
-    by_start = np.lexsort((start, lane))
-    first = np.ones(len(by_start), bool)
-    first[1:] = np.diff(lane[by_start]) != 0
-    return by_start[first].astype(np.int32)
+    earliest = np.full(int(lane.max()) + 1, _NEVER)
+    np.minimum.at(earliest, lane.astype(np.intp), start)
+    first = np.full(len(earliest), -1, np.int32)
+    found = np.flatnonzero(start == earliest[lane])[::-1]
+    first[lane[found]] = found  # of several the lowest row, which comes last here
+    return first[first >= 0]
 
 
 def _stands(starts: Longs) -> bool:

@@ -7,9 +7,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from foretrace.replay import critical
 from foretrace.replay.by_hand import Link, by_hand
 from foretrace.replay.critical import (
     REASONS,
@@ -184,6 +186,13 @@ def test_parts_add_up_to_the_pattern(host_ns: int, device_ns: int, return_ns: in
     cycle = limiting_cycle(found)
     assert int((cycle.to_ns - cycle.from_ns).sum()) % found.period_ns == 0
     assert (slack(found) >= 0).all()
+
+
+def test_long_chains_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain longer than the usual room is walked again with enough of it."""
+    monkeypatch.setattr(critical, "_USUAL", 1)
+
+    assert parts(critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
 
 
 def test_reasons_are_edge_kinds_and_three_more() -> None:

@@ -89,6 +89,18 @@ def test_no_tasks_is_a_program_too() -> None:
     assert times(by_hand([])) == []
 
 
+def test_repetitions_are_joined_by_shifted_edges() -> None:
+    """Edges within a repetition come first, then those across by their reach, none beyond."""
+    links = [Link(1, 0, 3, shift=2), Link(1, 0, 2, shift=1), Link(0, 1, 1)]
+    program = by_hand([4, 5], links, repetitions=3, release_ns=[6, 0])
+
+    assert program.src.tolist() == [0, 2, 4, 1, 3, 1]
+    assert program.dst.tolist() == [1, 3, 5, 2, 4, 4]
+    assert program.lag_ns.tolist() == [1, 1, 1, 2, 2, 3]
+    assert program.work_ns.tolist() == [4, 5, 4, 5, 4, 5]
+    assert program.release_ns.tolist() == [6, 0, 0, 0, 0, 0]
+
+
 # --- resources ---------------------------------------------------------------------------------
 
 
