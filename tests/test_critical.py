@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,9 @@ from foretrace.replay.critical import (
 )
 from foretrace.replay.program import END_END, START_START, Program
 from foretrace.replay.steady import Steady, steady_state
+
+if TYPE_CHECKING:
+    import pytest
 
 HOST_AND_DEVICE = np.array([False, True])
 
