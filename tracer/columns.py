@@ -27,6 +27,18 @@ def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
     return from_codes(codes, list(uniques))
 
 
+def named(values: Sequence[Any]) -> pd.Categorical:
+    """Encode names; what is no string is written as one, and ``None`` is called "".
+
+    >>> named(["a", None, 3]).tolist()
+    ['a', '', '3']
+    """
+    names = categorical(values)
+    if (names.codes < 0).any():
+        names = categorical(["" if value is None else value for value in values])
+    return recoded(names, str)
+
+
 def from_codes(codes: np.ndarray, categories: Sequence[Any]) -> pd.Categorical:
     """Return a categorical of *codes* (−1 is unknown)."""
     dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))

@@ -21,6 +21,8 @@ __all__ = ["load", "save"]
 
 SIZE_LIMIT = 8 * 2**30
 """Bytes that a compressed file may unpack to."""
+MOST_COMPRESSED = 1032
+"""No deflate stream unpacks to more bytes per byte."""
 GZIP, SQLITE, PARQUET = b"\x1f\x8b", b"SQLite format 3\x00", b"PAR1"
 JSON_STARTS = (b"{", b"[")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -82,6 +84,8 @@ def _content(path: Path) -> bytes:
 
 def _unpacked(raw: bytes, source: str, size_limit: int) -> bytes:
     """Decompress all members of a gzip file; one that is cut short gives what it still has."""
+    if len(raw) * MOST_COMPRESSED <= size_limit and (whole := _in_one_go(raw)) is not None:
+        return whole
     pieces, size = [], 0
     while raw.startswith(GZIP):
         member = zlib.decompressobj(wbits=31)
@@ -98,6 +102,18 @@ def _unpacked(raw: bytes, source: str, size_limit: int) -> bytes:
             )
         raw = member.unused_data
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _in_one_go(raw: bytes) -> bytes | None:
+    """Decompress a sound file of one member into one buffer, a third faster; else None."""
+    size = int.from_bytes(raw[-4:], "little")
+    if size > len(raw) * MOST_COMPRESSED:
+        return None
+    try:
+        whole = zlib.decompress(raw, wbits=31, bufsize=max(size, 1))
+    except (zlib.error, MemoryError):
+        return None
+    return whole if len(whole) == size else None
 
 
 def _what_it_is(raw: bytes) -> str:

@@ -13,6 +13,7 @@ from foretrace.tracer.columns import (
     categorical,
     from_codes,
     integers,
+    named,
     nanoseconds,
     no_stream,
     quantities,
@@ -88,7 +89,7 @@ def event_columns(recording: Recording, kind: np.ndarray, tally: Tally) -> dict[
     Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels.
     """
     fields = recording.columns
-    name = recoded(categorical(["" if n is None else n for n in fields["name"]]), str)
+    name = named(fields["name"])
     annotation = np.array([bool(ANNOTATION_NAME.match(n)) for n in name.categories], dtype=bool)
     kind = np.where((kind == code("op")) & annotation[name.codes], code("annotation"), kind)
     start, start_ok = nanoseconds(fields["ts"])
@@ -188,7 +189,7 @@ def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarr
 
 def _compact(texts: list[Any], rows: np.ndarray, count: int) -> pd.Categorical:
     """Encode pieces of JSON without their spaces; an empty piece or list is unknown."""
-    some = recoded(categorical([bytes(t) for t in texts]), _compact_text)
+    some = recoded(categorical(list(map(bytes, texts))), _compact_text)
     codes = np.full(count, -1, np.int32)
     codes[rows] = some.codes
     return from_codes(codes, list(some.categories))
@@ -232,7 +233,7 @@ def _device_lanes(
 
 def _products(sizes: list[Any]) -> np.ndarray:
     """Multiply the three sizes of a grid or a block, given as JSON; −1 where there are none."""
-    some = categorical([bytes(s) for s in sizes])
+    some = categorical(list(map(bytes, sizes)))
     return np.array([*(_product(c) for c in some.categories), -1], np.int64)[some.codes]
 
 
