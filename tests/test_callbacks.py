@@ -18,7 +18,7 @@ from foretrace.tracer.callbacks import LoopRecorder, lightning_callback, trainer
 
 torch = pytest.importorskip("torch")
 
-SHORT = {"steps": 1, "warmup": 1, "windows": 1}
+SHORT: dict[str, Any] = {"steps": 1, "warmup": 1, "windows": 1}
 NEEDED = 18
 
 

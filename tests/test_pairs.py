@@ -186,6 +186,23 @@ def test_a_process_that_dies_leaves_its_reason(tmp_path: Path) -> None:
     assert campaign.run_all([task]) == ["no_such_model fused: KeyError: 'no_such_model'"]
 
 
+def test_a_recording_machine_needs_torch_alone() -> None:
+    """What analyses traces may be absent where pairs are recorded."""
+    script = (
+        "import sys, foretrace.tracer.pairs, foretrace.tracer.pair_child\n"
+        "heavy = {'torch', 'pandas', 'pyarrow', 'msgspec', 'numba', 'networkx', 'typer', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert told.stdout == "[]\n"
+
+
 def fake_pair(folder: Path, model: str, change: str, size: int) -> None:
     """Write a pair whose two recordings have *size* incompressible bytes each."""
     (folder / model).mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from foretrace.tracer.record import record, recording
 
 torch = pytest.importorskip("torch")
 
-SHORT = {"steps": 2, "warmup": 1, "windows": 1}
+SHORT: dict[str, Any] = {"steps": 2, "warmup": 1, "windows": 1}
 
 
 def tiny_job(loader: Any = None, **optimizer: Any) -> Job:
@@ -70,6 +70,14 @@ def test_steps_and_modules_are_annotations() -> None:
         "ProfilerStep#1",
     ]
     assert [name for name in names if name.startswith("##")] == ["##Sequential", "##0", "##1"] * 2
+
+
+def test_flops_are_those_that_torch_counts() -> None:
+    """A product of 4x8 with 8x8 is 4 * 8 * 8 multiply-adds, in each of two steps."""
+    events = record(tiny_job(), **SHORT).events
+    flops = events.loc[events["name"] == "aten::addmm", "flops"]
+    assert flops.tolist() == [512.0, 512.0]
+    assert events.loc[events["name"] == "aten::t", "flops"].isna().all()
 
 
 def test_hooks_are_gone_afterwards() -> None:
@@ -132,7 +140,7 @@ def test_an_error_in_the_users_loop_passes_through() -> None:
 def test_numbers_below_one_are_refused(name: str) -> None:
     """Nothing can be recorded in no step."""
     with pytest.raises(RecordError, match=f"{name} is 0, expected at least 1"):
-        record(tiny_job(), **{name: 0})
+        record(tiny_job(), **{**SHORT, name: 0})
 
 
 def test_a_failing_step_is_one_clear_line() -> None:

@@ -68,7 +68,7 @@ def trainer_callback(*, out: str | Path | None = None, steps: int = 5, **setting
     """
     base = _need("transformers", "TrainerCallback")
 
-    class ForetraceCallback(base):  # type: ignore[misc]
+    class ForetraceCallback(base):  # type: ignore[misc,valid-type]
         """Records the first few dozen steps."""
 
         def __init__(self) -> None:
@@ -107,7 +107,7 @@ def lightning_callback(*, out: str | Path | None = None, steps: int = 5, **setti
     """
     base = _need("lightning.pytorch", "Callback", "pytorch_lightning")
 
-    class ForetraceCallback(base):  # type: ignore[misc]
+    class ForetraceCallback(base):  # type: ignore[misc,valid-type]
         """Records the first few dozen batches."""
 
         def __init__(self) -> None:

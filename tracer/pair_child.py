@@ -7,6 +7,7 @@ and the Kineto files it names, in the task's folder; one line per change on stdo
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -97,7 +98,8 @@ class Bench:
         wanted = [self._with_loader(v) for v in change.variants(cpu=self.cpu)]
         is_kept = self._kept is not None and self._kept[0].variant == wanted[0]
         if not is_kept:
-            self._kept = None  # makes room on the device before the next one is built
+            self._kept = None
+        self._make_room()
         before = self._kept[0] if self._kept else self._side(wanted[0])
         after = self._side(wanted[1])
         drift = self._interleave(before, after)
@@ -116,6 +118,14 @@ class Bench:
             "before": {**described, **_summary(before)},
             "after": {**self._profile(after, f"{change.name}.after"), **_summary(after)},
         }
+
+    def _make_room(self) -> None:
+        """Free what the last change left, before the next one is built."""
+        gc.collect()
+        if not self.cpu:
+            import torch
+
+            torch.cuda.empty_cache()
 
     def _with_loader(self, variant: Variant) -> Variant:
         """Return *variant*; its loader, if any, takes a good part of the step measured here."""

@@ -162,8 +162,9 @@ def to_trace(recorder: Recorder) -> Trace:
     """Return what *recorder* holds as a trace, with everything known about the job."""
     with tempfile.TemporaryDirectory(prefix="foretrace-") as folder:
         path = Path(folder) / "window.json"
-        recorder.export(path)
-        return read_kineto(path, facts(recorder), source=recorder.job.name)
+        counted = recorder.export(path)
+        trace = read_kineto(path, facts(recorder), source=recorder.job.name)
+        return replace(trace, events=_with_flops(trace.events, counted))
 
 
 def facts(recorder: Recorder) -> dict[str, Any]:
@@ -214,6 +215,20 @@ def _modules_as_ranges(events: pd.DataFrame) -> pd.DataFrame:
         [] if "annotation" in events["kind"].cat.categories else ["annotation"]
     )
     return events.assign(kind=kinds.mask(where, "annotation"))
+
+
+def _with_flops(events: pd.DataFrame, counted: list[tuple[str, int, int]]) -> pd.DataFrame:
+    """Fill in what torch *counted*: per operator name, in order of time, as both list them."""
+    flops = events["flops"].to_numpy(copy=True)
+    ops = events.loc[events["kind"] == "op", "name"]
+    by_name: dict[str, list[int]] = {}
+    for name, _start, count in counted:
+        by_name.setdefault(name, []).append(count)
+    for name, counts in by_name.items():
+        rows = events.index.get_indexer(ops.index[ops == name])
+        if len(rows) == len(counts):  # torch may count only some calls of an operator
+            flops[rows] = counts
+    return events.assign(flops=flops)
 
 
 __all__ = ["Block", "Job", "Recorder", "Session", "record", "recording"]

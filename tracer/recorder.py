@@ -98,8 +98,10 @@ class Recorder:
         else:
             self._open_range()
 
-    def export(self, path: Path) -> None:
+    def export(self, path: Path) -> list[tuple[str, int, int]]:
         """Write the profiled block whose mean is closest to the mean of all of them.
+
+        Returns (operator, start in ns, FLOP) of the operators that torch counts.
 
         Raises
         ------
@@ -113,7 +115,9 @@ class Recorder:
                 f"run at least {needed} steps, or ask for fewer"
             )
         typical = trimmed_mean(self.profiled_ns)
-        min(self._windows, key=lambda w: abs(w[0] - typical))[1].export(path)
+        window = min(self._windows, key=lambda w: abs(w[0] - typical))[1]
+        window.export(path)
+        return window.flops()
 
     def _begin(self) -> None:
         """Set the next block up; nothing of this is timed."""

@@ -60,6 +60,15 @@ class Window:
         with quiet_stderr():
             self._profiler.export_chrome_trace(str(path))
 
+    def flops(self) -> list[tuple[str, int, int]]:
+        """Return (operator, start in ns, FLOP) of what torch counts; the JSON lacks it."""
+        recorded = self._profiler.profiler.kineto_results
+        return sorted(
+            (event.name(), event.start_ns(), event.flops())
+            for event in recorded.events()
+            if event.flops() > 0
+        )
+
 
 def step_range(number: int) -> Any:
     """Return an open range that marks step *number*; close it with ``__exit__``."""
