@@ -85,7 +85,7 @@ def gpu_job(
     return literal(
         tasks,
         edges,
-        columns={**columns, "duration_ns": [5_000] * len(tasks)},
+        columns=columns,
         meta=meta,
         platform=Platform(queue_depth=1_023),
         wrap=True,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,6 @@ from foretrace.transforms.costs import floor_ns, machine_rate
 from foretrace.transforms.kernels import classes
 from foretrace.transforms.operators import (
     flops,
-    grows_with_batch,
     parse_shapes,
     task_operator_classes,
 )
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
     Floats = npt.NDArray[np.float64]
+    Shape = tuple[int, ...]
 
 MANY_WAVES = 4.0
 """From here on, quantisation of a grid into waves is not worth modelling."""
@@ -144,42 +145,55 @@ def _operator_growth(graph: Graph, ratio: float, before: int) -> Floats:
     pair = names.cat.codes.to_numpy().astype(np.int64) * (len(shapes.cat.categories) + 1)
     pair += shapes.cat.codes.to_numpy()
     _, first, of = np.unique(pair, return_index=True, return_inverse=True)
-    rates = machine_rate(graph, "fp32_gflops"), machine_rate(graph, "copy_gbps")
-    each = np.array(
-        [_growth(str(names.iloc[i]), shapes.iloc[i], ratio, before, rates) for i in first]
+    rule = _Growth(
+        ratio,
+        before,
+        _parameter_shapes(graph),
+        machine_rate(graph, "fp32_gflops"),
+        machine_rate(graph, "copy_gbps"),
     )
+    each = np.array([rule.of(str(names.iloc[i]), shapes.iloc[i]) for i in first])
     return np.where(operator >= 0, each[of][operator], ratio)
 
 
-def _growth(
-    name: str,
-    text: object,
-    ratio: float,
-    before: int,
-    rates: tuple[float | None, float | None],
-) -> float:
-    if not isinstance(text, str):
-        return ratio
-    if not any(parse_shapes(text)):
-        return ratio
-    if not grows_with_batch(text, before):
-        return 1.0
-    follow, stay = _bytes(text, before)
-    work, (gflops, gbps) = flops(name, text), rates
-    if work is None or gflops is None or gbps is None:
-        return (follow * ratio + stay) / (follow + stay) if work is None else ratio
-    old = max(work / gflops, (follow + stay) / gbps)
-    return max(work * ratio / gflops, (follow * ratio + stay) / gbps) / old
+def _parameter_shapes(graph: Graph) -> frozenset[Shape]:
+    """Return the shapes the optimizer updates, and their transposes."""
+    operators = graph.operators
+    texts = operators["shapes"][is_in(operators["phase"], "optimizer")].dropna().unique()
+    shapes = [shape for text in texts for shape in parse_shapes(str(text)) if shape]
+    return frozenset(shapes) | frozenset(shape[::-1] for shape in shapes)
 
 
-def _bytes(text: str, before: int) -> tuple[float, float]:
-    """Return the bytes of inputs that follow the batch, and of those that stay."""
-    follow = stay = 0.0
-    for shape in parse_shapes(text):
-        if shape:
-            size = 4.0 * float(np.prod(shape))
-            if shape[0] >= before and shape[0] % before == 0:
-                follow += size
-            else:
-                stay += size
-    return follow, stay
+@dataclass(frozen=True)
+class _Growth:
+    """How operators grow with the batch, by the roofline of the recording machine."""
+
+    ratio: float
+    before: int
+    parameters: frozenset[Shape]
+    gflops: float | None
+    gbps: float | None
+
+    def of(self, name: str, text: object) -> float:
+        """Return the growth of operator *name* with input shapes *text*."""
+        shapes = [shape for shape in parse_shapes(text) if shape] if isinstance(text, str) else []
+        if not isinstance(text, str) or not shapes:
+            return self.ratio
+        sizes = [4.0 * math.prod(shape) for shape in shapes]
+        follow = sum(size for size, shape in zip(sizes, shapes, strict=True) if self.follows(shape))
+        if not follow:
+            return 1.0
+        stay = sum(sizes) - follow
+        work = flops(name, text)
+        if work is None:
+            return (follow * self.ratio + stay) / (follow + stay)
+        if self.gflops is None or self.gbps is None:
+            return self.ratio
+        old = max(work / self.gflops, (follow + stay) / self.gbps)
+        new = max(work * self.ratio / self.gflops, (follow * self.ratio + stay) / self.gbps)
+        return new / old
+
+    def follows(self, shape: Shape) -> bool:
+        """Tell whether a tensor of this shape has the samples along its first dimension."""
+        samples = shape[0] >= self.before and shape[0] % self.before == 0
+        return samples and shape not in self.parameters

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from foretrace.transforms.columns import by_category
-
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
@@ -131,28 +129,3 @@ def flops(name: str, text: str) -> float | None:
     if kind == "linear" and len(shapes) > 1:
         return 2.0 * math.prod(shapes[0]) * shapes[1][0]
     return None
-
-
-def elements(text: str) -> int:
-    """Return the number of elements of all input tensors."""
-    return sum(math.prod(shape) for shape in parse_shapes(text) if shape)
-
-
-def grows_with_batch(text: str, batch: int) -> bool:
-    """Tell whether any input's first dimension is a multiple of *batch*, so that it grows too.
-
-    Examples
-    --------
-    >>> grows_with_batch("[[64,128],[128,10]]", 32), grows_with_batch("[[10,128]]", 32)
-    (True, False)
-    """
-    return any(s[0] >= batch and s[0] % batch == 0 for s in parse_shapes(text) if s)
-
-
-def operator_flag(graph: Graph, holds: object) -> npt.NDArray[np.bool_]:
-    """Return, per task, whether *holds* is true of its innermost operator's name."""
-    assert callable(holds)
-    operator = graph.tasks["operator"].to_numpy()
-    if not len(graph.operators):
-        return np.zeros(len(operator), bool)
-    return by_category(graph.operators["name"], holds)[operator] & (operator >= 0)
