@@ -23,8 +23,12 @@ NS_PER_US = 1000
 
 def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
     """Encode values in the order of first appearance; ``None`` is unknown."""
-    codes, uniques = pd.factorize(np.array(values, dtype=object))
-    return from_codes(codes, list(uniques))
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    unique = [value for value in dict.fromkeys(listed) if value is not None]
+    place: dict[Any, int] = {value: i for i, value in enumerate(unique)}
+    place[None] = UNKNOWN_ID
+    codes = np.fromiter(map(place.__getitem__, listed), np.int32, len(listed))
+    return from_codes(codes, unique)
 
 
 def named(values: Sequence[Any]) -> pd.Categorical:

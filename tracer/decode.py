@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 EVENT_FIELDS = ("cat", "name", "pid", "tid", "ts", "dur", "args")
 PHASES = "XisftMBEbenCIPNODRcvV"
 """Every phase of the Chrome trace format; Kineto writes the first six."""
+SINGLE = (str, int, float, Decimal)
 MEMORY_NAME = "[memory]"
 PRECISE_US = 2.0**43
 """From here on neighbouring floats are more than a nanosecond apart: the text is needed."""
@@ -76,7 +77,7 @@ class Recording:
                 names = [name for name, _ in wanted.single + wanted.nested]
                 return {name: list(map(attrgetter(name), decoded)) for name in names}
         some = [a if isinstance(a, dict) else {} for a in some]
-        found = {name: [a.get(key, -1) for a in some] for name, key in wanted.single}
+        found = {name: [_single(a.get(key, -1)) for a in some] for name, key in wanted.single}
         for name, key in wanted.nested:
             found[name] = [
                 json.dumps(a[key], default=float).encode() if key in a else b"" for a in some
@@ -129,8 +130,9 @@ def _untyped(root: Any, source: str, tally: Tally) -> Recording:
     tally.add("unreadable_events", len(events) - len(good))
     complete = [e for e in good if e.get("ph") == "X"]
     memory = [e for e in good if e.get("ph") == "i" and e.get("name") == MEMORY_NAME]
-    columns = {f: [e.get(f) for e in complete] + [e.get(f) for e in memory] for f in EVENT_FIELDS}
-    columns["args"] = [a if isinstance(a, dict) else {} for a in columns["args"]]
+    both = complete + memory
+    columns = {f: [_single(e.get(f)) for e in both] for f in EVENT_FIELDS if f != "args"}
+    columns["args"] = [e["args"] if isinstance(e.get("args"), dict) else {} for e in both]
     _place_instants(columns, len(complete))
     return Recording(
         columns,
@@ -139,6 +141,11 @@ def _untyped(root: Any, source: str, tally: Tally) -> Recording:
         Counter(str(e.get("ph")) for e in good)["B"],
         meta,
     )
+
+
+def _single(value: Any) -> Any:
+    """Return *value* if it is one, else its text: a list where a name belongs is an odd name."""
+    return value if value is None or isinstance(value, SINGLE) else str(value)
 
 
 def _what_it_is(root: Any) -> str:
