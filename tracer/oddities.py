@@ -61,6 +61,12 @@ ODDITIES = (
     Oddity(
         "unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"
     ),
+    Oddity(
+        "page_faults",
+        "info",
+        "{n} page faults a step: the allocator returns memory and fetches it again",
+    ),
+    Oddity("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
 )
 """Every counter there is, in the order they are reported."""
 
