@@ -132,7 +132,7 @@ def streamed_ns(size: float, hardware: Hardware | None, floor: int) -> float | N
     return max(float(floor), size / (hardware.memory_gbps * STREAMING))
 
 
-def without_floor(work_ns: Floats, floor: int) -> Floats:
+def without_floor(work_ns: npt.NDArray[Any], floor: int) -> Floats:
     """Return the part of kernel times that grows with their bytes.
 
     In quadrature: a kernel at the floor is all latency, a long one is all bytes.
