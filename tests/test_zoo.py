@@ -17,6 +17,7 @@ from foretrace.tracer.zoo import ZOO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from foretrace.tracer.variants import Change
     from foretrace.tracer.zoo import Model
 
 torch = pytest.importorskip("torch")
@@ -113,3 +114,11 @@ def test_slow_batches_are_fresh_copies() -> None:
     assert len(slow) == 1_000_000
     assert torch.equal(slow[0][0], batch[0])
     assert slow[0][0] is not batch[0]
+
+
+@pytest.mark.parametrize("change", [c for c in CHANGES.values() if c.on_cpu], ids=lambda c: c.name)
+def test_scenarios_are_what_ifs_that_exist(change: Change) -> None:
+    """What predicts a usual change of a CPU can be typed as it stands."""
+    from foretrace.transforms import parse_scenario
+
+    assert len(parse_scenario([change.scenario.format(n=8)])) == 1
