@@ -28,7 +28,6 @@ LONGEST_CYCLE = 4
 """Repetitions after which a pattern may repeat and still count as exact."""
 STANDS = 5e-4
 """Relative change between two quarters of the run below which a mean period stands."""
-_NEVER = np.iinfo(np.int64).max
 _THREAD, _STREAM = (list(EDGE_KINDS).index(kind) for kind in ("thread", "stream"))
 
 
@@ -78,7 +77,7 @@ def steady_state(lower: Callable[[int], Program], on_device: Flags) -> Steady:
         if program.tasks == 0:
             raise ReplayError("nothing to replay: the window holds no task")
         schedule = run(program)
-        rows = _first_rows(schedule)
+        rows = _first_rows(schedule.start_ns[: program.tasks], program.lane[: program.tasks])
         starts = schedule.start_ns.reshape(repetitions, program.tasks)[:, rows]
         cycle = exact_cycle(starts)
         together = cycle > 0 and len(np.unique(starts[-1] - starts[-1 - cycle])) == 1
@@ -108,18 +107,6 @@ def exact_cycle(starts: Longs) -> int:
         if len(periods) >= 2 * cycle and (recent == before).all():
             return cycle
     return 0
-
-
-def _first_rows(schedule: Schedule) -> Ints:
-    """Return the row that starts first on each lane that has tasks, in lane order."""
-    program = schedule.prepared.program
-    start, lane = schedule.start_ns[: program.tasks], program.lane[: program.tasks]
-    earliest = np.full(int(lane.max()) + 1, _NEVER)
-    np.minimum.at(earliest, lane.astype(np.intp), start)
-    first = np.full(len(earliest), -1, np.int32)
-    found = np.flatnonzero(start == earliest[lane])[::-1]
-    first[lane[found]] = found  # of several the lowest row, which comes last here
-    return first[first >= 0]
 
 
 def _stands(starts: Longs) -> bool:
@@ -176,6 +163,16 @@ def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None
         assert span >= busy[lane] * cycle, (
             f"lane {lane} works {busy[lane]} ns per repetition, yet repeats after {span / cycle}"
         )
+
+
+@njit(cache=True)
+def _first_rows(start: Longs, lane: Ints) -> Ints:
+    """Return the row that starts first, the lowest of several, on each lane that has tasks."""
+    first = np.full(lane.max() + 1, -1, np.int32)
+    for i in range(len(start)):
+        if first[lane[i]] < 0 or start[i] < start[first[lane[i]]]:
+            first[lane[i]] = i
+    return first[first >= 0]
 
 
 @njit(cache=True)
