@@ -22,11 +22,11 @@ NS_PER_US = 1000
 
 
 def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
-    """Encode values in the order of first appearance; ``None`` is unknown."""
+    """Encode values in the order of first appearance; ``None`` and NaN are unknown."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
-    unique = [value for value in dict.fromkeys(listed) if value is not None]
-    place: dict[Any, int] = {value: i for i, value in enumerate(unique)}
-    place[None] = UNKNOWN_ID
+    place: dict[Any, int] = dict.fromkeys(listed, UNKNOWN_ID)
+    unique = [value for value in place if value is not None and value == value]  # noqa: PLR0124
+    place.update((value, i) for i, value in enumerate(unique))
     codes = np.fromiter(map(place.__getitem__, listed), np.int32, len(listed))
     return from_codes(codes, unique)
 

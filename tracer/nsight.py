@@ -53,7 +53,7 @@ def read_nsight(raw: bytes, source: str) -> Trace:
     try:
         connection.deserialize(raw)
         return _read(Database(connection), source, Tally())
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise TraceError(f"{source}: damaged SQLite file ({error}); export it again") from error
     finally:
         connection.close()

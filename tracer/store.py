@@ -105,32 +105,36 @@ def read_parquet(path: Path) -> Trace:
         If the file is damaged, someone else's, or written by a newer version.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        content = pq.read_table(path, memory_map=True)
-    except (OSError, pa.ArrowException) as error:
+        return _read(path)
+    except TraceError:
+        raise
+    except (OSError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise TraceError(
             f"{path.name}: damaged Parquet file ({reason}); import it again"
         ) from error
+
+
+def _read(path: Path) -> Trace:
+    import pyarrow.parquet as pq
+
+    content = pq.read_table(path, memory_map=True)
     text = (content.schema.metadata or {}).get(KEY)
     if text is None:
         raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
-    try:
-        described = json.loads(text)
-        version = int(described["version"])
-        meta = _meta(described["meta"]) if version <= VERSION else None
-    except (ValueError, TypeError, KeyError) as error:
-        raise TraceError(f"{path.name}: its metadata is damaged; import it again") from error
-    if meta is None:
+    described = json.loads(text)
+    version = int(described["version"])
+    if version > VERSION:
         raise TraceError(
             f"{path.name}: written by a newer Foretrace (format {version}, "
             f"this one reads {VERSION}); upgrade"
         )
     there = [c.name for c in EVENT_COLUMNS if c.name in content.column_names]
-    columns = {name: _column(content[name]) for name in there}
-    return Trace(table(EVENT_COLUMNS, columns, content.num_rows), meta)
+    events = table(EVENT_COLUMNS, {c: _column(content[c]) for c in there}, content.num_rows)
+    require(events, EVENT_COLUMNS, TraceError, path.name)
+    return Trace(events, _meta(described["meta"]))
 
 
 def _column(values: pa.ChunkedArray) -> Any:
