@@ -111,7 +111,7 @@ def read_parquet(path: Path) -> Trace:
     except TraceError:
         raise
     except (OSError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise TraceError(
             f"{path.name}: damaged Parquet file ({reason}); import it again"
         ) from error
