@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.atomic import write_atomically
 from foretrace.predict import LEVEL, interval
-from foretrace.study import NOISE_LIMIT, PairRow, Study, every_transform, run_study
+from foretrace.study import NOISE_LIMIT, PairRow, Study, every_transform, read_list, run_study
 from foretrace.validated import TABLE, combine
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 STUDY = ROOT / "traces" / "study.toml"
 PAGE = ROOT / "docs" / "accuracy.md"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
 FEWEST_PAIRS = 2
 """Fewer conclusive pairs than this validate nothing."""
 IDENTITY_LIMIT = 0.02
@@ -36,11 +38,22 @@ Table = dict[str, dict[str, dict[str, float]]]
 
 def main() -> None:
     """Run the study of this checkout and rewrite its page and table."""
-    study = run_study(STUDY)
+    study = run_study(read_list(STUDY), STUDY.parent)
     table = error_table(study.pairs)
+    text = page(study, table)
     write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
-    write_atomically(PAGE, page(study, table).encode())
+    write_atomically(PAGE, text.encode())
+    write_atomically(README, quoted(README.read_text("utf-8"), text).encode())
     sys.stdout.write(f"wrote {PAGE.name} and {TABLE}: {len(study.pairs)} pairs\n")
+
+
+def quoted(readme: str, accuracy: str) -> str:
+    """Return *readme* with the medians and means of the page *accuracy* between its marks."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    said = [line for line in accuracy.splitlines() if line.lstrip("- ").startswith(("Med", "Mean"))]
+    sentences = "\n".join(f"- {line.removeprefix('- ')}" for line in said)
+    return f"{before}{BEGIN}\n{sentences}\n{END}{after}"
 
 
 def error_table(pairs: Iterable[PairRow]) -> Table:
@@ -147,7 +160,7 @@ def _public_pairs(study: Study) -> list[str]:
         *_HEAD,
         *map(_pair_line, rows),
         "",
-        *_means(rows),
+        *_means(rows, "public"),
         *(f"- {name}: no number, {why}" for name, why in study.problems.items()),
         "",
     ]
@@ -166,7 +179,7 @@ def _recorded_pairs(study: Study) -> list[str]:
     ]
     if not rows:
         return [*text, "None are in this checkout.", ""]
-    return [*text, *_HEAD, *map(_pair_line, rows), "", *_means(rows), ""]
+    return [*text, *_HEAD, *map(_pair_line, rows), "", *_means(rows, "own"), ""]
 
 
 def _pair_line(row: PairRow) -> str:
@@ -184,16 +197,16 @@ def _pair_line(row: PairRow) -> str:
     )
 
 
-def _means(rows: Sequence[PairRow]) -> list[str]:
+def _means(rows: Sequence[PairRow], whose: str) -> list[str]:
     judged = [row for row in rows if row.is_conclusive and row.measure == "step"]
     big = [row for row in judged if abs(row.null_error) > BIG_CHANGE]
     text = []
-    for label, chosen in (("all", judged), (f'"no change" off > {BIG_CHANGE:.0%}', big)):
+    for label, chosen in (("all", judged), (f'where "no change" is off > {BIG_CHANGE:.0%}', big)):
         if chosen:
             papers = [abs(row.paper_error) for row in chosen if row.paper_error is not None]
             paper = f"{np.mean(papers):.1%}" if papers else "no constants"
             text.append(
-                f"- Mean |error| over {len(chosen)} pairs ({label}): "
+                f"- Mean |error| over {len(chosen)} {whose} pairs ({label}): "
                 f"{np.mean([abs(row.error) for row in chosen]):.1%}; "
                 f"no change {np.mean([abs(row.null_error) for row in chosen]):.1%}; "
                 f"paper {paper}; right sign in {sum(map(_has_right_sign, chosen))}."

@@ -119,7 +119,7 @@ def _prose(docstring: str) -> str:
             text[-1] = f"{head} {line.strip()}"
         else:
             text.append(line)
-    return "\n".join(line for line in text if line != "- `graph`: The job.")
+    return "\n".join(line for line in text if not line.startswith("- `graph`"))
 
 
 if __name__ == "__main__":

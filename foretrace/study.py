@@ -99,18 +99,20 @@ class Study:
     absent: tuple[str, ...] = ()
 
 
-def run_study(path: Path) -> Study:
-    """Replay and predict everything that the list at *path* names."""
-    listed = tomllib.loads(path.read_text("utf-8"))
-    shared = path.parent.parent / listed["shared"]
-    here = path.parent
-    study = _Collector(shared)
-    for entry in listed["identity"]:
+def read_list(path: Path) -> dict[str, Any]:
+    """Read the list of recordings, pairs and archives."""
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def run_study(listed: dict[str, Any], folder: Path) -> Study:
+    """Replay and predict everything that *listed* names; its archives lie in *folder*."""
+    study = _Collector(folder.parent / listed["shared"])
+    for entry in listed.get("identity", ()):
         study.identity(entry)
-    for entry in listed["pair"]:
+    for entry in listed.get("pair", ()):
         study.pair(entry)
     for pattern in listed["archives"]:
-        for archive in sorted(here.glob(pattern)):
+        for archive in sorted(folder.glob(pattern)):
             study.archive(archive)
     return study.result()
 

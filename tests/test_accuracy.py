@@ -8,7 +8,7 @@ import pytest
 
 from foretrace import accuracy
 from foretrace.errors import TraceError
-from foretrace.study import IdentityRow, PairRow, Study, optimizer_ns, run_study
+from foretrace.study import IdentityRow, PairRow, Study, optimizer_ns, read_list, run_study
 from foretrace.transforms.literal import literal
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_the_page_shows_pairs_means_and_coverage() -> None:
     page = accuracy.page(Study(pairs=PAIRS), accuracy.error_table(PAIRS))
 
     assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% | +100.0% | +20.0% |  |  |" in page
-    assert "Mean |error| over 3 pairs (all): 4.0%; no change 100.0%; paper 20.0%" in page
+    assert "Mean |error| over 3 public pairs (all): 4.0%; no change 100.0%; paper 20.0%" in page
     assert "It held the measurement in 2 of 3 (67%)." in page
     assert "| gpu | amp | 3 | 4.0% | 6.0% |" in page
 
@@ -129,7 +129,7 @@ def test_absent_recordings_are_named(tmp_path: Path) -> None:
         "utf-8",
     )
 
-    assert run_study(folder / "study.toml") == Study(absent=("a.json", "b.json"))
+    assert run_study(read_list(folder / "study.toml"), folder) == Study(absent=("a.json", "b.json"))
 
 
 def test_unreadable_recordings_are_rows_with_a_problem(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_unreadable_recordings_are_rows_with_a_problem(tmp_path: Path) -> None:
         '[[pair]]\nid = "P"\nbefore = "a.json"\nafter = "a.json"\n',
         "utf-8",
     )
-    found = run_study(folder / "study.toml")
+    found = run_study(read_list(folder / "study.toml"), folder)
 
     assert "a.json" in str(found.identities[0].problem)
     assert list(found.problems) == ["P"]
@@ -175,9 +175,15 @@ def test_the_study_writes_its_page_and_its_table(
     (tmp_path / "foretrace").mkdir()
     monkeypatch.setattr(accuracy, "ROOT", tmp_path)
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
-    monkeypatch.setattr(accuracy, "run_study", lambda _path: Study(pairs=PAIRS))
+    monkeypatch.setattr(accuracy, "README", tmp_path / "README.md")
+    monkeypatch.setattr(accuracy, "run_study", lambda _listed, _folder: Study(pairs=PAIRS))
+    marks = f"before {accuracy.BEGIN} old {accuracy.END} after"
+    (tmp_path / "README.md").write_text(marks, "utf-8")
     accuracy.main()
 
     assert "[gpu.amp]" in (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
     assert (tmp_path / "accuracy.md").read_text("utf-8").startswith("# How far off it is\n")
+    readme = (tmp_path / "README.md").read_text("utf-8")
+    assert readme.startswith(f"before {accuracy.BEGIN}\n- Mean |error| over 3 public pairs")
+    assert readme.endswith(f"\n{accuracy.END} after")
     assert "3 pairs" in capsys.readouterr().out

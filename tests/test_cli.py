@@ -11,6 +11,8 @@ import pytest
 
 from foretrace import cli, cli_pairs
 from foretrace.errors import ForetraceError
+from tests.malformed import CASES, Case
+from tests.small_trace import write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,3 +196,134 @@ def test_script_and_module_are_the_same_door() -> None:
 
     assert done.returncode == 2
     assert done.stderr.startswith("foretrace: ")
+
+
+REPORTED = (
+    ["summary", "TRACE"],
+    ["replay", "TRACE"],
+    ["whatif", "TRACE", "faster_kernels(speedup=2)"],
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("command", REPORTED, ids=lambda command: command[0])
+def test_odd_files_never_give_a_traceback(
+    command: list[str], case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An odd file ends in one object, or in one line about the file; never in a bug report."""
+    path = str(case.write(tmp_path))
+    code = cli.run([path if word == "TRACE" else word for word in command] + ["--json"])
+
+    shown = capsys.readouterr()
+    assert "internal error" not in shown.err
+    assert shown.err.count("\n") == code <= 1
+    assert not code or not shown.out
+    if case.error is None and command[0] == "summary":
+        assert not code, shown.err
+
+
+def keys_of(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """Run a command on the small trace and return the object it prints."""
+    path = str(write_small_trace(folder))
+
+    assert cli.run([path if word == "TRACE" else word for word in arguments] + ["--json"]) == 0
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_the_keys_of_a_replay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times are ms, the error is signed percent of the measured step."""
+    found = keys_of(["replay", "TRACE"], tmp_path, capsys)
+
+    assert found["measured_step_ms"] == pytest.approx(1.0)
+    assert found["error_pct"] == pytest.approx(
+        100 * (found["replayed_step_ms"] / found["measured_step_ms"] - 1), abs=1e-3
+    )
+
+
+def test_the_keys_of_a_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every stable key is there; unknown is null and never left out."""
+    scenario = "faster_kernels(speedup=2)"
+    found = keys_of(["validate", "TRACE", "TRACE", scenario], tmp_path, capsys)
+
+    assert found.keys() >= {
+        "measured_step_ms",
+        "replayed_step_ms",
+        "error_pct",
+        "baseline_step_ms",
+        "predicted_step_ms",
+        "speedup",
+        "interval_ms",
+        "measured_after_ms",
+        "null_no_change_error_pct",
+        "null_paper_error_pct",
+        "critical_path",
+        "assumptions",
+        "warnings",
+        "status",
+    }
+    low, high = found["interval_ms"]
+    assert low <= found["predicted_step_ms"] <= high
+    assert found["status"] in {"validated", "unvalidated"}
+    assert found["null_no_change_error_pct"] == 0
+
+
+def test_import_keeps_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The converted file gives the same replay."""
+    direct = keys_of(["replay", "TRACE"], tmp_path, capsys)
+    out = tmp_path / "trace.parquet"
+
+    assert cli.run(["import", str(tmp_path / "small_trace.json"), "--out", str(out)]) == 0
+    assert "1 rank(s)" in capsys.readouterr().out
+    assert cli.run(["replay", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == direct
+
+
+def test_export_says_how_to_open_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A plain export needs no transform."""
+    out = tmp_path / "timeline.json"
+
+    assert cli.run(["export", str(write_small_trace(tmp_path)), "--out", str(out)]) == 0
+    assert "ui.perfetto.dev" in capsys.readouterr().out
+    assert json.loads(out.read_text("utf-8"))["traceEvents"]
+
+
+def test_a_target_that_is_not_there_is_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job that cannot be found is one line that names it."""
+    assert cli.run(["record", "no_such_file.py:job", "--out", str(tmp_path / "t.parquet")]) == 1
+
+    said = capsys.readouterr().err
+    assert "no_such_file.py" in said
+    assert said.count("\n") == 1
+
+
+def test_progress_is_shown_to_a_terminal_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal each stage is named and removed again."""
+    path = str(write_small_trace(tmp_path))
+    assert cli.run(["replay", path]) == 0
+    assert not capsys.readouterr().err
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert cli.run(["replay", path]) == 0
+    shown = capsys.readouterr().err
+    assert "reading small_trace.json …\r" in shown
+    assert shown.endswith("\x1b[K")
+
+
+def test_names_from_a_trace_cannot_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Escape sequences in kernel names are shown, not obeyed."""
+    path = write_small_trace(tmp_path)
+    text = path.read_text("utf-8").replace("ampere_sgemm", "\\u001b[2Jampere_sgemm")
+    path.write_text(text, "utf-8")
+
+    assert cli.run(["summary", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\N{REPLACEMENT CHARACTER}[2Jampere_sgemm" in shown

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from foretrace import cli, cli_pairs, reference
+from foretrace.accuracy import quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("README.md", "docs/how-it-works.md", "traces/README.md")
@@ -103,6 +104,13 @@ def test_commands_run_and_print_what_is_shown(
         page.write_text(page.read_text("utf-8").replace(entry.output, printed), "utf-8")
     elif entry.output:
         assert printed == entry.output
+
+
+def test_the_readme_quotes_the_accuracy_page() -> None:
+    """The figures of the front page are those of the last study."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    assert quoted(readme, (ROOT / "docs" / "accuracy.md").read_text("utf-8")) == readme
 
 
 @pytest.mark.parametrize("name", reference.pages())
