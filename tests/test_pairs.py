@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from foretrace.tracer.archive import compress, pack
 from foretrace.tracer.pair_child import Bench, Plan, Task, run
 from foretrace.tracer.pairs import read_pairs, record_pairs
 from foretrace.tracer.variants import BY_NAME as CHANGES
+from foretrace.tracer.variants import Variant
 from foretrace.tracer.zoo import BY_NAME as MODELS
 
 if TYPE_CHECKING:
@@ -121,6 +123,16 @@ def test_one_task_measures_all_its_changes(
     ]
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_loading_takes_a_good_part_of_the_step(tmp_path: Path) -> None:
+    """The loader of a pair is made for the model: measured once, four fifths of its step."""
+    bench = Bench(MODELS["dlrm"], tmp_path, TINY, cpu=True)
+    first = bench._with_loader(Variant(optimizer="loop", workers=0))
+    second = bench._with_loader(Variant(optimizer="loop", workers=2))
+    assert first.load_ns > 0
+    assert second.load_ns == first.load_ns
+
+
 def test_a_task_stops_at_its_deadline(tmp_path: Path) -> None:
     """Nothing is begun when the time is over."""
     run(Task("dlrm", ["fused"], True, str(tmp_path), time.time() - 1, TINY))
@@ -178,6 +190,49 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path) -> None:
     assert "stopped: packing what there is" in told
     assert "left out: dlrm accumulate_2: no time left" in told
     assert "fused" in [pair.change for pair in read_pairs(tmp_path)]
+
+
+def test_an_interrupt_ends_the_process_that_measures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both signals stop the run, and handlers are as before afterwards."""
+    kept = signal.getsignal(signal.SIGTERM)
+    task = Task("dlrm", ["fused"], True, str(tmp_path / "dlrm"), time.time() + 60, TINY)
+    timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGTERM])
+    timer.start()
+    assert campaign.run_all([task]) == ["dlrm fused: no time left"]
+    timer.join()
+    assert signal.getsignal(signal.SIGTERM) is kept
+    assert "stopped: packing what there is" in capsys.readouterr().err
+
+
+def test_a_process_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a moment to end by itself."""
+    monkeypatch.setattr(campaign, "GRACE_SECONDS", 0.1)
+    script = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        campaign._end(process)
+        assert process.wait() == -signal.SIGKILL
+    campaign._end(process)
+
+
+def test_a_thread_cannot_catch_signals_but_can_record(tmp_path: Path) -> None:
+    """Outside the main thread an interrupt is the caller's affair."""
+    task = Task("dlrm", ["fused"], True, str(tmp_path), time.time() - 1, TINY)
+    left_out: list[str] = []
+    thread = threading.Thread(target=lambda: left_out.extend(campaign.run_all([task])))
+    thread.start()
+    thread.join()
+    assert left_out == ["dlrm fused: no time left"]
 
 
 def test_a_process_that_dies_leaves_its_reason(tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from foretrace.tracer.products import product_rates
+from foretrace.tracer.timing import quick_ns
 
 LARGE_BYTES = 64 << 20
-PATIENCE_NS = 40_000_000
 
 
 def probe() -> dict[str, Any]:
@@ -26,6 +24,7 @@ def probe() -> dict[str, Any]:
     ``bf16_gflops`` (the three products of a linear layer's forward and backward together),
     ``conv_fp32_gflops`` and ``conv_bf16_gflops`` (forward and backward of a 3x3 convolution),
     ``copy_gbps``, ``add_gbps`` and ``cast_gbps`` (bytes read plus written, beyond the caches),
+    ``products`` (rates by kind of product and size, see `products`),
     ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
     """
     import torch
@@ -55,6 +54,7 @@ def _probe(usable: int, threads: int) -> dict[str, Any]:
         "cpu": _cpu_name(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         **{name: round(rate, 2) for name, rate in rates.items()},
+        "products": product_rates(),
         "has_bf16": rates["bf16_gflops"] > rates["fp32_gflops"],
     }
 
@@ -70,7 +70,7 @@ def _linear_gflops(dtype: Any, size: int = 320) -> float:
         torch.mm(y, w)
         torch.mm(y.t(), x)
 
-    return 3 * 2 * size**3 / _median_ns(run)
+    return 3 * 2 * size**3 / quick_ns(run)
 
 
 def _conv_gflops(dtype: Any, channels: int = 32, image: int = 24) -> float:
@@ -80,7 +80,7 @@ def _conv_gflops(dtype: Any, channels: int = 32, image: int = 24) -> float:
     layer = torch.nn.Conv2d(channels, channels, 3, padding=1, dtype=dtype)
     x = torch.randn(4, channels, image, image, dtype=dtype, requires_grad=True)
     flops = 3 * 2 * 4 * image**2 * 9 * channels**2
-    return flops / _median_ns(lambda: layer(x).backward(torch.ones_like(x)))
+    return flops / quick_ns(lambda: layer(x).backward(torch.ones_like(x)))
 
 
 def _memory_rates() -> dict[str, float]:
@@ -89,23 +89,10 @@ def _memory_rates() -> dict[str, float]:
     a, b = (torch.ones(LARGE_BYTES // 4) for _ in range(2))
     half = torch.empty(LARGE_BYTES // 4, dtype=torch.bfloat16)
     return {
-        "copy_gbps": 2 * LARGE_BYTES / _median_ns(lambda: b.copy_(a)),
-        "add_gbps": 3 * LARGE_BYTES / _median_ns(lambda: b.add_(a)),
-        "cast_gbps": 1.5 * LARGE_BYTES / _median_ns(lambda: half.copy_(a)),
+        "copy_gbps": 2 * LARGE_BYTES / quick_ns(lambda: b.copy_(a)),
+        "add_gbps": 3 * LARGE_BYTES / quick_ns(lambda: b.add_(a)),
+        "cast_gbps": 1.5 * LARGE_BYTES / quick_ns(lambda: half.copy_(a)),
     }
-
-
-def _median_ns(run: Callable[[], object]) -> int:
-    """Return the median time of *run* over a few calls after a first one, in ns."""
-    run()
-    times: list[int] = []
-    while len(times) < 5 or sum(times) < PATIENCE_NS:  # noqa: PLR2004 - enough for a median
-        began = time.perf_counter_ns()
-        run()
-        times.append(max(time.perf_counter_ns() - began, 1))
-        if sum(times) > 5 * PATIENCE_NS:
-            break
-    return sorted(times)[len(times) // 2]
 
 
 def _cpu_name() -> str:
