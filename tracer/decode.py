@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -55,15 +54,17 @@ class Recording:
     flow_ends: list[Any] = field(default_factory=list)
     unfinished: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
+    _arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     def picked(self, column: str, rows: np.ndarray) -> list[Any]:
-        """Return one field of ascending *rows*."""
-        mask = np.zeros(len(self.columns[column]), bool)
-        mask[rows] = True
-        return list(compress(self.columns[column], mask.tolist()))
+        """Return one field of *rows*."""
+        if column not in self._arrays:
+            values = self.columns[column]
+            self._arrays[column] = np.fromiter(values, dtype=object, count=len(values))
+        return self._arrays[column][rows].tolist()
 
     def arguments(self, rows: np.ndarray, wanted: Arguments) -> dict[str, list[Any]]:
-        """Return the *wanted* arguments of ascending *rows*.
+        """Return the *wanted* arguments of *rows*.
 
         Where there is none, a single one is −1 and a nested one is empty.
         """
