@@ -24,9 +24,10 @@ from foretrace.graph.model import (
 from foretrace.schema import require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
+    from numpy.typing import NDArray
 
 
 def check(graph: Graph) -> Graph:
@@ -65,8 +66,11 @@ def check(graph: Graph) -> Graph:
 
 
 def _known(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
-    used = frame[column].cat.categories[np.unique(frame[column].cat.codes[frame[column].notna()])]
-    strange = [v for v in used if v not in values]
+    found = frame[column].array
+    if set(found.categories) <= set(values):
+        return
+    used = np.flatnonzero(np.bincount(found.codes.astype(np.int64) + 1)[1:])
+    strange = [each for each in found.categories[used] if each not in values]
     if strange:
         raise GraphError(f"{column} {strange[0]!r} is unknown, expected one of {', '.join(values)}")
 
@@ -82,26 +86,40 @@ def _within(frame: pd.DataFrame, column: str, low: int, high: int | None) -> Non
 def _edges(graph: Graph) -> None:
     edges = graph.edges
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
-    kind = edges["kind"].to_numpy(dtype=str)
-    itself = (src == dst) & (edges["shift"].to_numpy() == 0)
-    if itself.any():
-        raise GraphError(f"task {src[np.flatnonzero(itself)[0]]} has an edge to itself")
-    negative = (edges["lag_ns"].to_numpy() < 0) & (kind != "return")
-    if negative.any():
-        row = int(np.flatnonzero(negative)[0])
-        raise GraphError(f"edge {row} ({kind[row]}) has a negative lag; only return edges may")
+    _no_edge(
+        (src == dst) & (edges["shift"].to_numpy() == 0),
+        lambda row: f"task {src[row]} has an edge to itself",
+    )
+    _no_edge(
+        (edges["lag_ns"].to_numpy() < 0) & ~_is(edges["kind"], "return"),
+        lambda row: (
+            f"edge {row} ({edges['kind'].iloc[row]}) has a negative lag; only return edges may"
+        ),
+    )
     lane = graph.tasks["lane"].to_numpy()
-    order = np.isin(kind, ("thread", "stream"))
-    crossing = order & (lane[src] != lane[dst])
-    if crossing.any():
-        row = int(np.flatnonzero(crossing)[0])
-        raise GraphError(f"edge {row} orders tasks of two lanes, {lane[src[row]]} and {lane[dst[row]]}")
+    order = _is(edges["kind"], "thread", "stream")
+    _no_edge(
+        order & (lane[src] != lane[dst]),
+        lambda row: f"edge {row} orders tasks of two lanes, {lane[src[row]]} and {lane[dst[row]]}",
+    )
     for name, ends in (("successors", src), ("predecessors", dst)):
-        count = np.bincount(ends[order], minlength=len(lane)) if len(lane) else ends
-        if (count > 1).any():
+        count = np.bincount(ends[order], minlength=1)
+        if count.max() > 1:
             raise GraphError(f"task {int(np.argmax(count > 1))} has several {name} on its lane")
-    device = graph.tasks["kind"].isin(DEVICE_KINDS).to_numpy()
-    wrong = (kind == "launch") & (device[src] | ~device[dst])
+    device = _is(graph.tasks["kind"], *DEVICE_KINDS)
+    _no_edge(
+        _is(edges["kind"], "launch") & (device[src] | ~device[dst]),
+        lambda row: f"edge {row} launches task {dst[row]}, which is no device task, or from one",
+    )
+
+
+def _no_edge(wrong: NDArray[np.bool_], said: Callable[[int], str]) -> None:
     if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise GraphError(f"edge {row} launches task {dst[row]}, which is no device task, or from one")
+        raise GraphError(said(int(np.argmax(wrong))))
+
+
+def _is(column: pd.Series, *values: str) -> NDArray[np.bool_]:
+    flags: NDArray[np.bool_] = np.append(column.array.categories.isin(values), [False])[
+        column.array.codes
+    ]
+    return flags

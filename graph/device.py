@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.host import kind_is, matching
+from foretrace.graph.events import matching_codes
+from foretrace.graph.model import DEVICE_KINDS
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
+    from foretrace.graph.events import Events
     from foretrace.graph.host import Host
 
     Ints = NDArray[np.int64]
 
+KERNEL, MEMCPY, MEMSET, COLLECTIVE, P2P = (
+    DEVICE_KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "collective", "p2p")
+)
 _COLLECTIVE = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
 _P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
 
@@ -29,16 +33,16 @@ _P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
 class Devices:
     """Device tasks of one rank; ``event`` is the row in the rank's events.
 
-    ``launch`` is the host task that put it there (−1: launched before the recording, or lost).
-    ``busy_ns`` is its length without what overlaps an earlier task of the same stream, so that
-    the busy time of a stream adds up.
+    ``kind`` is a code in DEVICE_KINDS. ``launch`` is the host task that put the task there
+    (−1: launched before the recording, or lost). ``busy_ns`` is its length without what overlaps
+    an earlier task of the same stream, so that the busy time of a stream adds up.
     """
 
     event: Ints
     device: Ints
     stream: Ints
     lane: Ints
-    kind: NDArray[np.str_]
+    kind: Ints
     start_ns: Ints
     end_ns: Ints
     busy_ns: Ints
@@ -49,6 +53,16 @@ class Devices:
         """Return the number of device tasks."""
         return len(self.event)
 
+    @property
+    def lanes(self) -> int:
+        """Number of streams."""
+        return int(self.lane[-1]) + 1 if len(self) else 0
+
+    @property
+    def launching(self) -> Ints:
+        """Host tasks that launched something, as often as they did."""
+        return self.launch[self.launch >= 0]
+
     def before(self) -> Ints:
         """Return the task before each one on its stream (−1: first)."""
         index = np.arange(len(self)) - 1
@@ -57,13 +71,13 @@ class Devices:
         return index
 
 
-def device_tasks(events: pd.DataFrame, host: Host) -> Devices:
+def device_tasks(events: Events, host: Host) -> Devices:
     """Collect the device work of one rank and join it with its launches by correlation id."""
-    rows = np.flatnonzero(kind_is(events, "kernel", "memcpy", "memset"))
-    start = events["start_ns"].to_numpy()[rows]
-    end = start + events["duration_ns"].to_numpy()[rows]
-    device = events["device"].to_numpy()[rows].astype(np.int64)
-    stream = events["stream"].to_numpy()[rows]
+    rows = np.flatnonzero(events.is_kind("kernel", "memcpy", "memset"))
+    start = events.start_ns[rows]
+    end = start + events.duration_ns[rows]
+    device = events.column("device")[rows].astype(np.int64)
+    stream = events.column("stream")[rows]
     order = np.lexsort((rows, end, start, stream, device))
     rows, start, end, device, stream = (a[order] for a in (rows, start, end, device, stream))
     fresh = np.ones(len(rows), bool)
@@ -98,22 +112,26 @@ def _reached(end: Ints, lane: Ints) -> Ints:
     return before
 
 
-def _kinds(events: pd.DataFrame, rows: Ints) -> NDArray[np.str_]:
-    values = np.append(events["kind"].cat.categories.to_numpy(dtype="<U10"), [""])
-    kind = values[events["kind"].cat.codes.to_numpy()[rows]]
-    collective = matching(events["name"], _COLLECTIVE)[rows] & (kind == "kernel")
-    p2p = matching(events["name"], _P2P)[rows] & collective
-    return np.where(p2p, "p2p", np.where(collective, "collective", kind))
+def _kinds(events: Events, rows: Ints) -> Ints:
+    """Codes in DEVICE_KINDS; kernels of communication libraries are told by their names."""
+    codes = [DEVICE_KINDS.index(k) if k in DEVICE_KINDS else -1 for k in events.kinds]
+    kind = np.array(codes, np.int64)[events.kind[rows]]
+    name = events.name[rows]
+    collective = matching_codes(events.names, _COLLECTIVE)[name] & (kind == KERNEL)
+    kind[collective] = COLLECTIVE
+    kind[collective & matching_codes(events.names, _P2P)[name]] = P2P
+    return kind
 
 
-def _launches(events: pd.DataFrame, rows: Ints, host: Host) -> Ints:
-    correlation = events["correlation"].to_numpy()
-    calls = np.flatnonzero(host.is_call & (correlation[host.event] >= 0))
+def _launches(events: Events, rows: Ints, host: Host) -> Ints:
+    """Join by correlation id; of several calls with one id the first in (thread, start) order."""
+    of_call = events.correlation[host.event]
+    calls = np.flatnonzero(host.is_call & (of_call >= 0))
     if not len(calls) or not len(rows):
         return np.full(len(rows), -1, np.int64)
-    ids = correlation[host.event[calls]]
+    ids = of_call[calls]
     order = np.argsort(ids, kind="stable")
     ids, calls = ids[order], calls[order]
-    wanted = correlation[rows]
+    wanted = events.correlation[rows]
     slot = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
     return np.where((ids[slot] == wanted) & (wanted >= 0), calls[slot], -1)

@@ -11,13 +11,12 @@ from foretrace.graph.model import EDGE_COLUMNS, EDGE_KINDS
 from foretrace.schema import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from foretrace.graph.assemble import Parts, Selection
-    from foretrace.graph.deflate import Overhead
     from foretrace.graph.loaders import Chain
+    from foretrace.graph.parts import Parts, Selection
     from foretrace.graph.threads import HostEdges
 
     Ints = NDArray[np.int64]
@@ -34,33 +33,32 @@ class Some(NamedTuple):
     shift: Ints | int = 0
 
 
-def edge_table(parts: Parts, chosen: Selection, overhead: Overhead | None) -> pd.DataFrame:
-    """Collect the window's edges from every cause."""
-    found = [e for e in _causes(parts, chosen, overhead) if len(e.src)]
-    rows = sum(len(e.src) for e in found)
-    rules = sorted({e.rule for e in found})
+def edge_table(parts: Parts, chosen: Selection, overhead_ns: float) -> pd.DataFrame:
+    """Collect the window's edges from every cause; the thread's own lags lose *overhead_ns*."""
+    found = [edges for edges in _causes(parts, chosen, overhead_ns) if len(edges.src)]
+    counts = [len(edges.src) for edges in found]
 
-    def spread(value: Ints | int, count: int) -> Ints:
-        return np.broadcast_to(np.asarray(value, np.int64), count)
+    def column(values: Sequence[Ints | int]) -> Ints:
+        parts_of = zip(values, counts, strict=True)
+        spread = [np.broadcast_to(np.asarray(each, np.int64), count) for each, count in parts_of]
+        return np.concatenate([np.empty(0, np.int64), *spread])
 
-    kinds = list(EDGE_KINDS)
+    def category(values: list[str], known: list[str]) -> pd.Categorical:
+        return pd.Categorical.from_codes(column([known.index(each) for each in values]), known)
+
     values = {
-        "src": np.concatenate([e.src for e in found]) if found else [],
-        "dst": np.concatenate([e.dst for e in found]) if found else [],
-        "lag_ns": np.concatenate([spread(e.lag_ns, len(e.src)) for e in found]) if found else [],
-        "shift": np.concatenate([spread(e.shift, len(e.src)) for e in found]) if found else [],
-        "kind": pd.Categorical.from_codes(
-            np.repeat([kinds.index(e.kind) for e in found], [len(e.src) for e in found]).astype(int), kinds
-        ),
-        "rule": pd.Categorical.from_codes(
-            np.repeat([rules.index(e.rule) for e in found], [len(e.src) for e in found]).astype(int), rules
-        ),
+        "src": column([edges.src for edges in found]),
+        "dst": column([edges.dst for edges in found]),
+        "lag_ns": column([edges.lag_ns for edges in found]),
+        "shift": column([edges.shift for edges in found]),
+        "kind": category([edges.kind for edges in found], list(EDGE_KINDS)),
+        "rule": category([e.rule for e in found], sorted({edges.rule for edges in found})),
     }
-    return table(EDGE_COLUMNS, values, rows)
+    return table(EDGE_COLUMNS, values, sum(counts))
 
 
-def _causes(parts: Parts, chosen: Selection, overhead: Overhead | None) -> Iterator[Some]:
-    yield from _thread_order(parts, chosen, overhead)
+def _causes(parts: Parts, chosen: Selection, overhead_ns: float) -> Iterator[Some]:
+    yield from _thread_order(parts, chosen, overhead_ns)
     yield from _stream_order(parts, chosen)
     yield _launches(parts, chosen)
     yield _event_returns(parts, chosen)
@@ -72,31 +70,36 @@ def _causes(parts: Parts, chosen: Selection, overhead: Overhead | None) -> Itera
     yield from _loads(parts, chosen)
 
 
-def _thread_order(parts: Parts, chosen: Selection, overhead: Overhead | None) -> Iterator[Some]:
+def _first_of(groups: Ints) -> NDArray[np.bool_]:
+    """Tell which entries begin a run of equal *groups*."""
+    first = np.ones(len(groups), bool)
+    first[1:] = groups[1:] != groups[:-1]
+    return first
+
+
+def _thread_order(parts: Parts, chosen: Selection, overhead_ns: float) -> Iterator[Some]:
     """Consecutive tasks of a thread; the lag is its untraced time, 0 where it waited."""
-    host, window = parts.host, parts.window
+    host, window, rows = parts.host, parts.window, chosen.host
     waited = parts.threads.waited.copy()
-    own_gap = _marker_gaps(parts)
     for chain in parts.chains:
         if chain.kind != "join":
             waited[chain.dst] = True
-    rows = chosen.host
-    first = np.ones(len(rows), bool)
-    first[1:] = host.thread[rows[1:]] != host.thread[rows[:-1]]
+    own_gap = _marker_gaps(parts)
+
+    def own(pause: Ints, after: Ints, still: NDArray[np.bool_]) -> Ints:
+        lag = np.clip(pause, 0, None)
+        lag = np.where(own_gap[after] >= 0, np.minimum(lag, own_gap[after]), lag)
+        return np.clip(np.where(still, 0, lag) - overhead_ns, 0, None).astype(np.int64)
+
+    first = _first_of(host.thread[rows])
     before, after = rows[:-1][~first[1:]], rows[1:][~first[1:]]
-    lag = np.clip(host.start_ns[after] - host.end_ns[before], 0, None)
-    lag = np.where(waited[after], 0, np.where(own_gap[after] >= 0, np.minimum(lag, own_gap[after]), lag))
-    cut = overhead.per_segment_ns if overhead else 0.0
-    lag = np.clip(lag - cut, 0, None).astype(np.int64)
+    lag = own(host.start_ns[after] - host.end_ns[before], after, waited[after])
     yield Some(chosen.host_row[before], chosen.host_row[after], lag, "thread", "order")
-    heads = rows[first]
-    tails = rows[np.append(first[1:], [True])] if len(rows) else rows
+    heads, tails = rows[first], rows[np.roll(first, -1)]
     seam = (window.end_ns - host.end_ns[tails]) + (host.start_ns[heads] - window.start_ns)
-    seam = np.clip(seam, 0, None)
-    seam = np.where(own_gap[heads] >= 0, np.minimum(seam, own_gap[heads]), seam)
-    seam = np.where(waited[heads] | (host.thread[heads] != parts.threads.main), 0, seam)
-    seam = np.clip(seam - cut, 0, None).astype(np.int64)
-    yield Some(chosen.host_row[tails], chosen.host_row[heads], seam, "thread", "order", 1)
+    still = waited[heads] | (host.thread[heads] != parts.threads.main)
+    lag = own(seam, heads, still)
+    yield Some(chosen.host_row[tails], chosen.host_row[heads], lag, "thread", "order", 1)
 
 
 def _marker_gaps(parts: Parts) -> Ints:
@@ -111,8 +114,7 @@ def _marker_gaps(parts: Parts) -> Ints:
         pause = parts.host.start_ns[markers[1:]] - parts.host.end_ns[markers[1:] - 1]
         own[markers] = max(int(pause.min()), 0)
     if parts.loads is not None:
-        consumer = parts.loads.consumer
-        marks = consumer[parts.host.start_ns[consumer] == parts.host.end_ns[consumer]]
+        marks = parts.loads.consumer[parts.waits_at_marker]
         own[marks] = parts.loads.own_ns
         if len(marks):
             own[parts.markers[:1]] = parts.loads.own_ns
@@ -120,23 +122,22 @@ def _marker_gaps(parts: Parts) -> Ints:
 
 
 def _stream_order(parts: Parts, chosen: Selection) -> Iterator[Some]:
-    devices = parts.devices
-    rows = chosen.device
-    first = np.ones(len(rows), bool)
-    first[1:] = devices.lane[rows[1:]] != devices.lane[rows[:-1]]
+    """Consecutive tasks of a stream; the lag is the device's gap."""
+    rows, lags = chosen.device, parts.stream_lags
+    first = _first_of(parts.devices.lane[rows])
     before, after = rows[:-1][~first[1:]], rows[1:][~first[1:]]
-    yield Some(chosen.device_row[before], chosen.device_row[after], parts.stream_lags[after], "stream", "order")
-    heads = rows[first]
-    tails = rows[np.append(first[1:], [True])] if len(rows) else rows
-    yield Some(chosen.device_row[tails], chosen.device_row[heads], parts.stream_lags[heads], "stream", "order", 1)
+    heads, tails = rows[first], rows[np.roll(first, -1)]
+    for src, dst, shift in ((before, after, 0), (tails, heads, 1)):
+        src_row, dst_row = chosen.device_row[src], chosen.device_row[dst]
+        yield Some(src_row, dst_row, lags[dst], "stream", "order", shift)
 
 
 def _launches(parts: Parts, chosen: Selection) -> Some:
-    rows = chosen.device[parts.devices.launch[chosen.device] >= 0]
-    call = chosen.host_row[parts.devices.launch[rows]]
-    known = call >= 0
-    rows, call = rows[known], call[known]
-    return Some(call, chosen.device_row[rows], parts.launch_lags[rows], "launch", "correlation")
+    linked = chosen.device[parts.devices.launch[chosen.device] >= 0]
+    call = chosen.host_row[parts.devices.launch[linked]]
+    rows = linked[call >= 0]
+    lag = parts.launch_lags[rows]
+    return Some(call[call >= 0], chosen.device_row[rows], lag, "launch", "correlation")
 
 
 def _event_returns(parts: Parts, chosen: Selection) -> Some:
@@ -151,18 +152,18 @@ def _event_returns(parts: Parts, chosen: Selection) -> Some:
 def _streams_waiting(parts: Parts, chosen: Selection) -> Iterator[Some]:
     if parts.event_edges is None:
         return
-    src, dst, rule = parts.event_edges
-    for name in np.unique(rule).tolist():
-        same = rule == name
-        a, b = chosen.device_row[src[same]], chosen.device_row[dst[same]]
-        inside = (a >= 0) & (b >= 0)
-        yield Some(a[inside], b[inside], 0, "event", name)
+    src, dst, recorded = parts.event_edges
+    src, dst = chosen.device_row[src], chosen.device_row[dst]
+    for rule, same in (("inferred", ~recorded), ("recorded", recorded)):
+        here = same & (src >= 0) & (dst >= 0)
+        yield Some(src[here], dst[here], 0, "event", rule)
 
 
 def _between_threads(edges: HostEdges, parts: Parts, chosen: Selection) -> Iterator[Some]:
     """Forks and joins; one into the marker that ends the window leads to the one that begins it."""
     starts = parts.host.start_ns[parts.markers]
-    first, last = (parts.markers[starts == t] for t in (parts.window.start_ns, parts.window.end_ns))
+    first = parts.markers[starts == parts.window.start_ns]
+    last = parts.markers[starts == parts.window.end_ns]
     closing = np.isin(edges.dst, last) & (len(first) == len(last))
     dst = np.where(closing, first[0] if len(first) else -1, edges.dst)
     for name in np.unique(edges.kind).tolist():
@@ -200,9 +201,8 @@ def _loads(parts: Parts, chosen: Selection) -> Iterator[Some]:
     rows = chosen.load_row[chosen.load]
     if parts.loads is None or not len(rows):
         return
-    consumer = parts.loads.consumer[chosen.load]
-    at_marker = parts.host.start_ns[consumer] == parts.host.end_ns[consumer]
-    lag = np.where(at_marker, parts.loads.own_ns, 0)
+    consumer = chosen.host_row[parts.loads.consumer[chosen.load]]
+    lag = np.where(parts.waits_at_marker[chosen.load], parts.loads.own_ns, 0)
     yield Some(rows[:-1], rows[1:], 0, "thread", "loader")
     yield Some(rows[-1:], rows[:1], 0, "thread", "loader", 1)
-    yield Some(rows, chosen.host_row[consumer], lag, "data", "loader wait")
+    yield Some(rows, consumer, lag, "data", "loader wait")

@@ -10,22 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
 
+from foretrace.graph.events import matching_codes
 from foretrace.graph.segments import nest
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
+    from foretrace.graph.events import Events
+
     Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 _GROUPING = re.compile(r"^(ProfilerStep#|Optimizer\.|##)")
+"""Names that only group others; old recordings keep such annotations among the operators."""
 _UNITS = re.compile(r"^enumerate\(DataLoader\)|^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
 SYNC_CALLS = re.compile(
     r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
 )
 WAIT_EVENT_CALLS = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
-RECORD_CALLS = re.compile(r"^(cuda|hip|cu)EventRecord")
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Host:
     thread: Ints
     start_ns: Ints
     end_ns: Ints
-    is_call: NDArray[np.bool_]
+    is_call: Flags
     operator: Ints
     parent: Ints
 
@@ -49,55 +53,31 @@ class Host:
         """Return the number of host tasks."""
         return len(self.event)
 
-
-def is_grouping(names: pd.Index) -> NDArray[np.bool_]:
-    """Tell which operator names only group others: old traces record annotations as operators."""
-    return np.array([bool(_GROUPING.match(str(name))) for name in names], dtype=bool)
-
-
-def matching(column: pd.Series, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """Rows of a category *column* whose value matches *pattern*, tested once per category.
-
-    >>> import pandas as pd
-    >>> matching(pd.Series(["ab", "b"], dtype="category"), re.compile("^a")).tolist()
-    [True, False]
-    """
-    values = column.cat.categories
-    hit = np.fromiter((bool(pattern.search(str(v))) for v in values), dtype=bool, count=len(values))
-    return np.append(hit, [False])[column.cat.codes.to_numpy()]
+    @property
+    def own_event(self) -> Ints:
+        """Per task the event row that speaks for it: its operator's, else its own."""
+        return np.where(self.operator >= 0, self.operator, self.event)
 
 
-def kind_is(events: pd.DataFrame, *kinds: str) -> NDArray[np.bool_]:
-    """Rows whose ``kind`` is one of *kinds*."""
-    values = events["kind"].cat.categories
-    hit = np.fromiter((v in kinds for v in values), dtype=bool, count=len(values))
-    return np.append(hit, [False])[events["kind"].cat.codes.to_numpy()]
-
-
-def host_tasks(events: pd.DataFrame, markers: Ints) -> Host:
+def host_tasks(events: Events, markers: Ints) -> Host:
     """Cut the host threads of one rank into tasks.
 
     Annotations group work and are no work themselves: time spent directly in one is a gap.
     Exceptions are the loader's ranges, which are work, and *markers*, the rows of the annotations
     that begin a step: each becomes a task of length 0.
     """
-    grouping = np.append(is_grouping(events["name"].cat.categories), [False])
-    codes = events["name"].cat.codes.to_numpy()
-    call = kind_is(events, "runtime")
-    operator = kind_is(events, "op") & ~grouping[codes]
-    operator |= kind_is(events, "annotation") & matching(events["name"], _UNITS)
+    call = events.is_kind("runtime")
+    operator = events.is_kind("op") & ~matching_codes(events.names, _GROUPING)[events.name]
+    operator |= events.is_kind("annotation") & events.named(_UNITS)
     marker = np.zeros(len(events), bool)
     marker[markers] = True
     rows = np.flatnonzero(call | operator | marker)
-    start = events["start_ns"].to_numpy()[rows]
-    end = start + np.where(marker[rows], 0, events["duration_ns"].to_numpy()[rows])
-    thread = events["thread"].to_numpy()[rows]
-    order = np.lexsort((call[rows], np.where(marker[rows], np.iinfo(np.int64).min, -end), start, thread))
-    rows, start, end, thread = rows[order], start[order], end[order], thread[order]
+    rows = rows[_nested_order(events, rows, marker[rows], call[rows])]
+    thread, start = events.thread[rows], events.start_ns[rows]
+    end = start + np.where(marker[rows], 0, events.duration_ns[rows])
     pieces = nest(thread, start, end, call[rows] | marker[rows])
-    parent_of = np.where(pieces.parent >= 0, rows[pieces.parent], -1)
     parent = np.full(len(events), -1, np.int64)
-    parent[rows] = parent_of
+    parent[rows] = np.where(pieces.parent >= 0, rows[pieces.parent], -1)
     event = rows[pieces.event]
     return Host(
         event=event,
@@ -110,6 +90,52 @@ def host_tasks(events: pd.DataFrame, markers: Ints) -> Host:
     )
 
 
-def matching_names(column: pd.Series, text: str) -> NDArray[np.bool_]:
-    """Rows of a category *column* whose value contains *text*."""
-    return matching(column, re.compile(re.escape(text)))
+def _nested_order(events: Events, rows: Ints, marker: Flags, call: Flags) -> Ints:
+    """Sort by thread, start, markers first, then longest first, operators before calls.
+
+    Recordings come sorted by start, so that only events which start together change places.
+    """
+    thread, start = events.thread[rows], events.start_ns[rows]
+    if (np.diff(start) < 0).any():
+        order = np.lexsort((start, thread))
+    else:
+        order = np.argsort(thread, kind="stable")
+    longest = np.where(marker, np.iinfo(np.int64).max, events.duration_ns[rows])
+    _settle_ties(order, thread, start, longest, call)
+    return order
+
+
+@njit(cache=True)
+def _settle_ties(order: Ints, thread: Ints, start: Ints, length: Ints, call: Flags) -> None:
+    """Insertion-sort neighbours of one thread and start by (−length, call), stably."""
+    for i in range(1, len(order)):
+        row = order[i]
+        place = i
+        while place > 0:
+            other = order[place - 1]
+            if thread[other] != thread[row] or start[other] != start[row]:
+                break
+            if length[other] > length[row]:
+                break
+            if length[other] == length[row] and call[other] <= call[row]:
+                break
+            order[place] = other
+            place -= 1
+        order[place] = row
+
+
+def nearest_flagged(host: Host, flag: Flags) -> Ints:
+    """Return per host task the event row at or above its own that is flagged; −1: none."""
+    found: Ints = _nearest(flag, host.parent, host.own_event)
+    return found
+
+
+@njit(cache=True)
+def _nearest(flag: Flags, parent: Ints, begin: Ints) -> Ints:
+    found = np.empty(len(begin), np.int64)
+    for i in range(len(begin)):
+        at = begin[i]
+        while at >= 0 and not flag[at]:
+            at = parent[at]
+        found[i] = at
+    return found

@@ -1,4 +1,6 @@
-"""Input pipelines: DALI's threads, and loaders in other processes seen only by the main thread's waiting.
+"""Input pipelines: DALI's threads, and loaders in other processes.
+
+The latter are seen only by the main thread's waiting.
 
 In: annotations and host tasks of one rank. Out: couplings between loader units and steps, and
 loading work inferred from when batches arrived.
@@ -7,29 +9,37 @@ loading work inferred from when batches arrived.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.graph.host import matching
-
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
+    from foretrace.graph.events import Events
     from foretrace.graph.host import Host
 
     Ints = NDArray[np.int64]
 
-UNITS = re.compile(r"^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
-STAGES = ("RunCPU", "RunMixed", "RunGPU")
+_STAGES = tuple(
+    re.compile(rf"^\[DALI\]\[Executor\] {stage}$") for stage in ("RunCPU", "RunMixed", "RunGPU")
+)
 NEXT_CALL = re.compile(r"^enumerate\(DataLoader\)")
 MULTI_PROCESS = re.compile(r"^enumerate\(DataLoader\).*_Multi")
-FETCH_WORK_NS = 2_000_000     # unpickling and queue handling of one batch, at most
-WAIT_NS = 1_000_000           # a fetch this much longer than its own work waited
-HAND_OVER_NS = 500_000        # wake-up of the next stage, at most
-SLACK_NS = 200_000            # a hand-over may seem this much early: it happens just before a marker
-VIOLATIONS = 0.02             # share of hand-overs that may contradict an offset (clock noise)
+FETCH_WORK_NS = 2_000_000
+"""Unpickling and queue handling of one batch, at most."""
+USUAL_PAUSE = 0.1
+"""Quantile of the pauses that is taken for the fetch itself, without waiting."""
+WAIT_NS = 1_000_000
+"""A fetch this much longer than its own work waited."""
+HAND_OVER_NS = 500_000
+"""Wake-up of the next stage, at most."""
+SLACK_NS = 200_000
+"""A hand-over may seem this much early: it happens just before a marker."""
+VIOLATIONS = 0.02
+"""Share of hand-overs that may contradict an offset (clock noise)."""
+LEAST_STEPS = 2
 
 
 class Units(NamedTuple):
@@ -39,24 +49,20 @@ class Units(NamedTuple):
     last: Ints
 
 
-def find_units(host: Host, events: pd.DataFrame) -> dict[str, Units]:
+def find_units(events: Events, host: Host) -> list[Units]:
     """Collect the units of each stage; a stage run by several threads keeps the busiest thread."""
-    names = events["name"].cat.categories
-    stages: dict[str, Units] = {}
-    codes = events["name"].cat.codes.to_numpy()
-    own = np.where(host.operator >= 0, host.operator, host.event)
-    for stage in STAGES:
-        wanted = [i for i, name in enumerate(names) if UNITS.match(str(name)) and str(name).endswith(stage)]
-        tasks = np.flatnonzero(np.isin(codes[own], wanted))
+    stages = []
+    own = host.own_event
+    for stage in _STAGES:
+        tasks = np.flatnonzero(events.named(stage, own))
         if not len(tasks):
             continue
         threads, count = np.unique(host.thread[tasks], return_counts=True)
         tasks = tasks[host.thread[tasks] == threads[np.argmax(count)]]
-        unit = own[tasks]
-        _, first = np.unique(unit, return_index=True)
+        _, first = np.unique(own[tasks], return_index=True)
         first = np.sort(first)
         last = np.append(first[1:], len(tasks)) - 1
-        stages[stage] = Units(tasks[first], tasks[last])
+        stages.append(Units(tasks[first], tasks[last]))
     return stages
 
 
@@ -70,29 +76,32 @@ class Chain(NamedTuple):
     kind: str
 
 
-def unit_chains(host: Host, stages: dict[str, Units], markers: Ints) -> list[Chain]:
+def unit_chains(host: Host, stages: list[Units], markers: Ints) -> list[Chain]:
     """Couple the stages and the training loop: step → RunCPU → RunMixed → RunGPU → step.
 
     The offset between two chains is the tightest one that no hand-over contradicts, never a
     coincidence in time.
     """
-    present = [stages[s] for s in STAGES if s in stages]
-    if not present or len(markers) < 2:  # noqa: PLR2004
+    if not stages or len(markers) < LEAST_STEPS:
         return []
-    pairs = [(markers, present[0].first, "fork")]
-    pairs += [(a.last, b.first, "data") for a, b in zip(present, present[1:], strict=False)]
-    pairs.append((present[-1].last, markers, "join"))
+    pairs = [(markers, stages[0].first, "fork")]
+    pairs += [(a.last, b.first, "data") for a, b in pairwise(stages)]
+    pairs.append((stages[-1].last, markers, "join"))
     found = [_tightest(host, src, dst, kind) for src, dst, kind in pairs]
     return [chain for chain in found if chain is not None]
 
 
 def _tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Chain | None:
-    """Pair ``src[i]`` with ``dst[i + c]`` for the smallest consistent c; lag: smallest hand-over."""
+    """Pair ``src[i]`` with ``dst[i + c]`` for the smallest consistent c.
+
+    The lag is the smallest hand-over, clock noise aside.
+    """
+    enough = max(LEAST_STEPS, min(len(src), len(dst)) // 2)
     for offset in range(-len(src) + 1, len(dst)):
         a = src[max(0, -offset) :]
         b = dst[max(0, offset) :]
         both = min(len(a), len(b))
-        if both < max(2, min(len(src), len(dst)) // 2):
+        if both < enough:
             continue
         lead = host.start_ns[b[:both]] - host.end_ns[a[:both]]
         if (lead < -SLACK_NS).mean() <= VIOLATIONS:
@@ -114,11 +123,10 @@ class Loads(NamedTuple):
     own_ns: int
 
 
-def fetch_waits(events: pd.DataFrame, host: Host, main: int) -> Loads | None:
+def fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
     """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
-    fetch = np.flatnonzero(
-        (host.thread == main) & matching(events["name"], MULTI_PROCESS)[host.event] & ~host.is_call
-    )
+    fetching = events.named(MULTI_PROCESS, host.event) & ~host.is_call
+    fetch = np.flatnonzero(fetching & (host.thread == main))
     if not len(fetch):
         return None
     whole = host.end_ns[fetch] - host.start_ns[fetch]
@@ -133,7 +141,7 @@ def marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
     range_ends
         End of the step range each marker begins, in ns.
     """
-    if len(markers) < 3:  # noqa: PLR2004
+    if len(markers) <= LEAST_STEPS:
         return None
     before = markers[1:] - 1
     began = np.maximum(range_ends[:-1], host.end_ns[before])
@@ -142,7 +150,7 @@ def marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
 
 
 def _arrivals(time_ns: Ints, consumer: Ints, pause: Ints) -> Loads | None:
-    own = int(min(np.quantile(pause, 0.1), FETCH_WORK_NS))
+    own = int(min(np.quantile(pause, USUAL_PAUSE), FETCH_WORK_NS))
     waited = pause - own > WAIT_NS
     if not waited.any():
         return None

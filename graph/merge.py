@@ -7,6 +7,7 @@ the transfer: the last rank to arrive shows how long the transfer takes.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _meet(graph: Graph, row: Ints) -> Graph:
     tasks = graph.tasks
     kind = tasks["kind"].to_numpy(dtype=str)
     per_rank = []
-    for begin, end in zip(row[:-1], row[1:], strict=True):
+    for begin, end in pairwise(row.tolist()):
         mine = begin + np.flatnonzero(kind[begin:end] == "collective")
         per_rank.append(mine[np.argsort(tasks["start_ns"].to_numpy()[mine], kind="stable")])
     meetings = min(len(mine) for mine in per_rank)
@@ -85,7 +86,9 @@ def _meet(graph: Graph, row: Ints) -> Graph:
     work[met] = np.minimum(work[met], transfer)
     notes = list(graph.notes)
     if any(len(mine) != meetings for mine in per_rank):
-        notes.append(f"ranks recorded different numbers of collectives; the first {meetings} are matched")
+        notes.append(
+            f"ranks recorded different numbers of collectives; the first {meetings} are matched"
+        )
     share = 1 - transfer.sum() * len(per_rank) / max(tasks["duration_ns"].to_numpy()[met].sum(), 1)
     notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
     merged = replace(graph, tasks=tasks.assign(work_ns=work), notes=tuple(notes))
@@ -93,7 +96,7 @@ def _meet(graph: Graph, row: Ints) -> Graph:
 
 
 def _rendezvous(graph: Graph, met: Ints, start: Ints) -> Graph:
-    """Insert one task of length 0 before each rank's collective: its arrival; and one meeting point."""
+    """Insert an arrival before each rank's collective, and a meeting point; both of length 0."""
     ranks, meetings = met.shape
     rows = len(graph.tasks)
     arrival = rows + np.arange(ranks * meetings).reshape(ranks, meetings)
@@ -124,7 +127,9 @@ def _rendezvous(graph: Graph, met: Ints, start: Ints) -> Graph:
     moved = np.arange(rows + added)
     moved[met.ravel()] = arrival.ravel()
     into = edges["kind"].isin(["stream", "launch", "event"]).to_numpy()
-    edges["dst"] = np.where(into, moved[edges["dst"].to_numpy()], edges["dst"].to_numpy()).astype(np.int32)
+    edges["dst"] = np.where(into, moved[edges["dst"].to_numpy()], edges["dst"].to_numpy()).astype(
+        np.int32
+    )
     everyone = np.broadcast_to(hub, (ranks, meetings)).ravel()
     src = np.concatenate([arrival.ravel(), arrival.ravel(), everyone, hub[:-1]])
     dst = np.concatenate([met.ravel(), everyone, met.ravel(), hub[1:]])

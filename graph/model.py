@@ -26,7 +26,12 @@ TASK_COLUMNS = (
     Column("name", "category", "", "API call, operator segment, kernel, copy or collective"),
     Column("kind", "category", "", "one of TASK_KINDS"),
     Column("lane", "int32", "", "row in lanes"),
-    Column("start_ns", "int64", "ns", "recorded start; an inserted task takes its neighbour's, for order only"),
+    Column(
+        "start_ns",
+        "int64",
+        "ns",
+        "recorded start; an inserted task takes its neighbour's, for order only",
+    ),
     Column("duration_ns", "int64", "ns", "as recorded, waiting included; 0 for an inserted task"),
     Column("work_ns", "int64", "ns", "what it costs when nothing blocks it; replay uses this"),
     Column("step", "int32", "", "iteration within the window, from 0"),
@@ -36,11 +41,31 @@ TASK_COLUMNS = (
     Column("bytes", "float64", "B", "moved or communicated; NaN when unknown"),
     Column("flops", "float64", "FLOP", "NaN when unknown"),
     Column("blocks", "int64", "", "thread blocks of a kernel"),
-    Column("fill", "float64", "", "share of the device that a kernel's grid can occupy at once; >= 1 saturates it"),
-    Column("wait", "category", "", "what a host task waits for before it returns: one of WAITS ('own': the work it launched)"),
+    Column(
+        "fill",
+        "float64",
+        "",
+        "share of the device that a kernel's grid can occupy at once; >= 1 saturates it",
+    ),
+    Column(
+        "wait",
+        "category",
+        "",
+        "what a host task waits for before it returns: one of WAITS ('own': the work it launched)",
+    ),
     Column("wait_lane", "int32", "", "lane (stream) waited for, with wait 'stream' or 'event'"),
-    Column("return_ns", "int64", "ns", "end of the awaited work to the return of the waiting call; may be negative"),
-    Column("lock", "int8", "", "driver lock: 0 ignores it, 1 waits for it, 2 holds it; -1: as its kind does"),
+    Column(
+        "return_ns",
+        "int64",
+        "ns",
+        "end of the awaited work to the return of the waiting call; may be negative",
+    ),
+    Column(
+        "lock",
+        "int8",
+        "",
+        "driver lock: 0 ignores it, 1 waits for it, 2 holds it; -1: as its kind does",
+    ),
     Column("cost", "category", "", "where work_ns came from: one of COSTS"),
 )
 
@@ -48,7 +73,9 @@ EDGE_KINDS = {
     "thread": "start after end of the task before it on a host thread; lag: untraced host time",
     "stream": "start after end of the task before it on a stream; lag: the device's gap",
     "launch": "device task starts no earlier than the *start* of its call plus the lag",
-    "return": "host call *ends* no earlier than the end of the device task plus the lag (may be negative)",
+    "return": (
+        "host call *ends* no earlier than the end of the device task plus the lag (may be negative)"
+    ),
     "event": "stream waits for an event of another stream",
     "fork": "work handed to another thread",
     "join": "waiting for another thread",
@@ -62,7 +89,9 @@ EDGE_COLUMNS = (
     Column("dst", "int32", "", "row in tasks"),
     Column("kind", "category", "", "one of EDGE_KINDS"),
     Column("lag_ns", "int64", "ns", "time that must pass on top"),
-    Column("shift", "int32", "", "0: within the window; k: dst lies k repetitions of the window later"),
+    Column(
+        "shift", "int32", "", "0: within the window; k: dst lies k repetitions of the window later"
+    ),
     Column("rule", "category", "", "which inference produced it"),
 )
 
@@ -93,31 +122,33 @@ OPERATOR_COLUMNS = (
 class Rules:
     """Which inferences and resources are on. Tests switch one off and watch an answer change."""
 
-    split_waiting: bool = True      # design 4.2
-    launch_queue: bool = True       # 4.3
+    split_waiting: bool = True  # design 4.2
+    launch_queue: bool = True  # 4.3
     launch_from_start: bool = True  # 4.4
-    kernel_gap: bool = True         # 4.5
-    event_edges: bool = True        # 4.6
-    fork_join: bool = True          # 4.8
-    loader_edges: bool = True       # 4.8
-    driver_lock: bool = True        # 5
-    sm_contention: bool = True      # 5
-    copy_engines: bool = True       # 5
-    deflate: bool = True            # 4.10
+    kernel_gap: bool = True  # 4.5
+    event_edges: bool = True  # 4.6
+    fork_join: bool = True  # 4.8
+    loader_edges: bool = True  # 4.8
+    driver_lock: bool = True  # 5
+    sm_contention: bool = True  # 5
+    copy_engines: bool = True  # 5
+    deflate: bool = True  # 4.10
 
 
 @dataclass(frozen=True)
 class Platform:
     """What was estimated once from the whole recording, and what inserted tasks take as cost."""
 
-    queue_depth: int | None = None             # launches that may be outstanding; None: not imposed
-    launch_ns: int = 6_000                     # unblocked host cost of one launch call
-    launch_latency_ns: int = 6_000             # call start to earliest kernel start on an idle stream
-    sync_ns: int = 5_000                       # unblocked host cost of a sync call
-    return_lag_ns: int = 10_000                # device end to return of the call that waits for it
-    gap_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # (kind before, kind after) on a stream
-    event_overhead_ns: float = 0.0             # profiler cost per host event, taken out of host tasks
-    locks: bool = False                        # blocking copies hold the driver lock
+    queue_depth: int | None = None  # launches that may be outstanding; None: not imposed
+    launch_ns: int = 6_000  # unblocked host cost of one launch call
+    launch_latency_ns: int = 6_000  # call start to earliest kernel start on an idle stream
+    sync_ns: int = 5_000  # unblocked host cost of a sync call
+    return_lag_ns: int = 10_000  # device end to return of the call that waits for it
+    gap_ns: dict[tuple[str, str], int] = field(
+        default_factory=dict
+    )  # (kind before, kind after) on a stream
+    event_overhead_ns: float = 0.0  # profiler cost per host event, taken out of host tasks
+    locks: bool = False  # blocking copies hold the driver lock
     queue_counts: dict[str, int] = field(default_factory=dict)  # diagnostics, printed by summary
 
 
@@ -139,7 +170,7 @@ class Graph:
     step_samples_ns: tuple[int, ...] = ()
     rules: Rules = Rules()
     platform: Platform = Platform()
-    notes: tuple[str, ...] = ()                # assumptions and warnings, carried into every prediction
+    notes: tuple[str, ...] = ()  # assumptions and warnings, carried into every prediction
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 
 class Segments(NamedTuple):
@@ -29,7 +30,7 @@ class Segments(NamedTuple):
     parent: Ints
 
 
-def nest(thread: Ints, start_ns: Ints, end_ns: Ints, atomic: NDArray[np.bool_]) -> Segments:
+def nest(thread: Ints, start_ns: Ints, end_ns: Ints, atomic: Flags) -> Segments:
     """Cut nested events into self-time segments.
 
     Parameters
@@ -68,8 +69,17 @@ def nest(thread: Ints, start_ns: Ints, end_ns: Ints, atomic: NDArray[np.bool_]) 
     return Segments(event[:count], begin[:count], finish[:count], parent)
 
 
-@njit(cache=True)  # type: ignore[misc]
-def _cut(thread, start, end, atomic, event, begin, finish, parent):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, C901, PLR0912, PLR0915
+@njit(cache=True)
+def _cut(
+    thread: Ints,
+    start: Ints,
+    end: Ints,
+    atomic: Flags,
+    event: Ints,
+    begin: Ints,
+    finish: Ints,
+    parent: Ints,
+) -> int:
     rows = len(thread)
     stack = np.empty(rows + 1, np.int64)
     limit = np.empty(rows + 1, np.int64)

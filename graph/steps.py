@@ -1,6 +1,6 @@
 """Where the iterations of a recording begin.
 
-In: the trace's annotations. Out: step starts on the host, and which annotation said so.
+In: the host ranges of one rank. Out: step starts on the host, and which annotation said so.
 """
 
 from __future__ import annotations
@@ -12,33 +12,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.events import matching_codes
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
+
+    from foretrace.graph.events import Events
+
+    Ints = NDArray[np.int64]
 
 _DIGITS = re.compile(r"\d+")
 _MARKERS = (
     ("ProfilerStep", re.compile(r"^ProfilerStep#")),
-    ("step range", re.compile(r"^\W*(train[ _]?)?(step|iteration|iter|batch)\W*#?\W*$", re.IGNORECASE)),
+    (
+        "step range",
+        re.compile(r"^\W*(train[ _]?)?(step|iteration|iter|batch)\W*#?\W*$", re.IGNORECASE),
+    ),
     ("forward range", re.compile(r"^\W*(forward|fwd)\W*$", re.IGNORECASE)),
     ("Optimizer.step", re.compile(r"^Optimizer\.step")),
     ("Optimizer.zero_grad", re.compile(r"^Optimizer\.zero_grad")),
     ("repeated range", re.compile(r"#")),
 )
-COVERAGE = 0.5  # of the recording, for a repeated range that does not call itself a step
+"""Tried in this order, on names with each number replaced by #: their *shape*."""
+COVERAGE = 0.5
+"""Of the recording, for a repeated range that does not call itself a step."""
+LEAST_MATCHES = 2
 
 
 @dataclass(frozen=True)
 class Steps:
     """Step ``i`` spans ``starts_ns[i]`` to ``starts_ns[i + 1]`` on thread ``thread``.
 
-    ``rows`` are the markers' rows in the rank's events (index labels of *annotations*).
+    ``rows`` are the markers' rows in the rank's events.
     With one marker only, the second boundary is that marker's end and ``single`` is true.
     """
 
-    starts_ns: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    starts_ns: Ints
+    rows: Ints
     thread: int
     source: str
     single: bool = False
@@ -49,78 +59,87 @@ class Steps:
         return len(self.starts_ns) - 1
 
 
-def find_steps(annotations: pd.DataFrame, pattern: str | None = None) -> Steps | None:
-    """Find step boundaries among host annotations of one rank; ``None`` when there are none.
+def find_steps(events: Events, pattern: str | None = None) -> Steps | None:
+    """Find step boundaries among the host ranges of one rank; ``None`` when there are none.
+
+    Old recordings keep annotations among the operators, so both are looked at.
 
     Parameters
     ----------
-    annotations
-        Host rows with ``name``, ``thread``, ``start_ns``, ``duration_ns``.
     pattern
-        Regular expression of the annotation that begins a step, instead of guessing.
+        Regular expression of the range that begins a step, instead of guessing.
 
     Raises
     ------
     GraphError
         When *pattern* is not a regular expression or matches fewer than two ranges.
     """
+    ranges = np.flatnonzero(events.is_kind("annotation", "op") & (events.thread != -1))
     if pattern is not None:
-        return _by_pattern(annotations, pattern)
-    names = annotations["name"].cat.categories
-    shapes = {name: _DIGITS.sub("#", str(name)) for name in names}
+        return _by_pattern(events, ranges, pattern)
+    used = np.flatnonzero(np.bincount(events.name[ranges] + 1, minlength=1)[1:])
+    shapes = {int(code): _DIGITS.sub("#", events.names[code]) for code in used}
     for source, marker in _MARKERS:
-        wanted = [name for name, shape in shapes.items() if marker.search(shape)]
-        found = _candidates(annotations[annotations["name"].isin(wanted)], shapes)
-        if found is not None and (source != "repeated range" or _covers(found, annotations)):
-            return _steps(found, source)
+        wanted = {code: shape for code, shape in shapes.items() if marker.search(shape)}
+        found = _candidates(events, ranges, wanted)
+        if found is not None and (source != "repeated range" or _covers(events, found, ranges)):
+            return _steps(events, found, source)
     return None
 
 
-def _covers(rows: pd.DataFrame, annotations: pd.DataFrame) -> bool:
-    """Whether *rows*, without what they share, cover most of the time that is annotated."""
-    ends = (rows["start_ns"] + rows["duration_ns"]).to_numpy(np.int64)
-    starts = np.maximum(rows["start_ns"].to_numpy(np.int64), np.append([0], np.maximum.accumulate(ends)[:-1]))
-    covered = np.clip(ends - starts, 0, None).sum()
-    last = (annotations["start_ns"] + annotations["duration_ns"]).max()
-    return bool(covered > COVERAGE * (last - annotations["start_ns"].min()))
+def _covers(events: Events, rows: Ints, ranges: Ints) -> bool:
+    """Tell whether *rows*, without what they share, cover most of the time that is annotated."""
+    starts, ends = events.start_ns, events.start_ns + events.duration_ns
+    reached = np.append([0], np.maximum.accumulate(ends[rows])[:-1])
+    covered = np.clip(ends[rows] - np.maximum(starts[rows], reached), 0, None).sum()
+    return bool(covered > COVERAGE * (ends[ranges].max() - starts[ranges].min()))
 
 
-def _by_pattern(annotations: pd.DataFrame, pattern: str) -> Steps:
+def _by_pattern(events: Events, ranges: Ints, pattern: str) -> Steps:
     try:
-        where = annotations["name"].astype(str).str.contains(pattern, regex=True)
+        hit = matching_codes(events.names, re.compile(pattern))[events.name[ranges]]
     except re.error as error:
         raise GraphError(f"step pattern {pattern!r} is no regular expression: {error}") from None
-    if where.sum() < 2:  # noqa: PLR2004
+    if hit.sum() < LEAST_MATCHES:
         raise GraphError(
-            f"step pattern {pattern!r} matches {where.sum()} ranges, at least 2 are needed"
+            f"step pattern {pattern!r} matches {hit.sum()} ranges, at least 2 are needed"
         )
-    return _steps(_one_thread(annotations[where]), f"pattern {pattern!r}")
+    return _steps(events, _one_thread(events, ranges[hit]), f"pattern {pattern!r}")
 
 
-def _candidates(rows: pd.DataFrame, shapes: dict[str, str]) -> pd.DataFrame | None:
+def _candidates(events: Events, ranges: Ints, wanted: dict[int, str]) -> Ints | None:
     """Return the rows of the longest-lasting repeated shape, ``None`` without any."""
-    if rows.empty:
+    if not wanted:
         return None
-    shape = rows["name"].astype(str).map(shapes)
-    grouped = rows["duration_ns"].groupby(shape).agg(["size", "sum"])
-    repeated = grouped[grouped["size"] > 1]
-    pick = (repeated if len(repeated) else grouped)["sum"].idxmax()
-    if not len(repeated) and not str(pick).startswith("ProfilerStep"):
-        return None
-    return _one_thread(rows[shape == pick])
+    distinct = sorted(set(wanted.values()))
+    shape_of = np.full(len(events.names) + 1, -1, np.int64)
+    for code, shape in wanted.items():
+        shape_of[code] = distinct.index(shape)
+    rows = ranges[shape_of[events.name[ranges]] >= 0]
+    number = shape_of[events.name[rows]]
+    count = np.bincount(number)
+    total = np.bincount(number, weights=events.duration_ns[rows])
+    repeated = count > 1
+    if not repeated.any():
+        pick = int(np.argmax(total))
+        return rows[number == pick] if distinct[pick].startswith("ProfilerStep") else None
+    pick = int(np.argmax(np.where(repeated, total, -1)))
+    return _one_thread(events, rows[number == pick])
 
 
-def _one_thread(rows: pd.DataFrame) -> pd.DataFrame:
-    thread = rows.groupby("thread")["duration_ns"].size().idxmax()
-    return rows[rows["thread"] == thread].sort_values("start_ns", kind="stable")
+def _one_thread(events: Events, rows: Ints) -> Ints:
+    """Return the rows of the thread that has most of them, in order of their start."""
+    threads, count = np.unique(events.thread[rows], return_counts=True)
+    rows = rows[events.thread[rows] == threads[np.argmax(count)]]
+    return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _steps(rows: pd.DataFrame, source: str) -> Steps:
-    starts = rows["start_ns"].to_numpy(np.int64)
-    keep = np.concatenate([[True], np.diff(starts) > 0])
-    starts, labels = starts[keep], rows.index.to_numpy(np.int64)[keep]
-    thread = int(rows["thread"].iloc[0])
+def _steps(events: Events, rows: Ints, source: str) -> Steps:
+    starts = events.start_ns[rows]
+    keep = np.append([True], np.diff(starts) > 0)
+    starts, rows = starts[keep], rows[keep]
+    thread = int(events.thread[rows[0]])
     if len(starts) == 1:
-        end = starts[0] + int(rows["duration_ns"].iloc[0])
-        return Steps(np.array([starts[0], max(end, starts[0] + 1)]), labels, thread, source, single=True)
-    return Steps(starts, labels, thread, source)
+        end = starts[0] + max(int(events.duration_ns[rows[0]]), 1)
+        return Steps(np.array([starts[0], end]), rows, thread, source, single=True)
+    return Steps(starts, rows, thread, source)

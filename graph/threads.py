@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from foretrace.graph.host import Host
 
     Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
-SUBORDINATE_SHARE = 0.97      # of a thread's tasks that lie inside gaps of the main thread
-FORK_GAP_NS = 100_000         # shorter pauses of the main thread are no handing over
+SUBORDINATE_SHARE = 0.97
+"""Of a subordinate's tasks that lie inside pauses of the main thread."""
+FORK_GAP_NS = 100_000
+"""Shorter pauses of the main thread are no handing over."""
+WAKE_GAP_NS = 100_000
+"""A helper thread's pause this long is waiting to be woken."""
 SLACK_NS = 2_000
-WAKE_GAP_NS = 100_000         # a helper thread's pause this long is waiting to be woken
+"""Timestamps of two threads agree no better."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +39,13 @@ class HostEdges:
     kind: NDArray[np.str_]
     rule: str
 
-    @staticmethod
-    def none(rule: str) -> HostEdges:
-        """Return no edges."""
-        empty = np.empty(0, np.int64)
-        return HostEdges(empty, empty, empty, np.empty(0, "<U6"), rule)
-
 
 @dataclass(frozen=True)
 class Threads:
     """Roles of the host threads of one rank.
 
     ``group`` numbers, per host task, the threads that work together: 0 is the training loop.
-    ``first`` marks tasks before which their thread waited instead of working.
+    ``waited`` marks tasks before which their thread waited instead of working.
     """
 
     main: int
@@ -54,12 +53,12 @@ class Threads:
     loaders: tuple[int, ...]
     others: tuple[int, ...]
     group: Ints
-    waited: NDArray[np.bool_]
+    waited: Flags
     edges: tuple[HostEdges, ...]
 
 
 def thread_roles(
-    host: Host, main: int, loaders: tuple[int, ...], launches: NDArray[np.bool_], *, fork_join: bool
+    host: Host, main: int, loaders: tuple[int, ...], launches: Flags, *, fork_join: bool
 ) -> Threads:
     """Give each thread its role and couple the threads that follow the main one.
 
@@ -79,67 +78,59 @@ def thread_roles(
     others: list[int] = []
     on_main = np.flatnonzero(host.thread == main)
     for thread in np.unique(host.thread).tolist():
+        mine = np.flatnonzero(host.thread == thread)
         if thread == main:
             continue
-        mine = np.flatnonzero(host.thread == thread)
-        gap, inside = _inside_gaps(host, on_main, mine)
-        follows = inside.mean() >= SUBORDINATE_SHARE and (
-            launches[mine].any() or _fills(host, on_main, mine, gap)
-        )
-        if thread not in loaders and follows:
-            subordinates.append(thread)
-            if fork_join:
-                edges.append(_fork_join(host, on_main, mine, gap, inside, waited))
-            continue
-        group[mine] = 1 + len(others) + len(loaders)
         if thread in loaders:
             group[mine] = 1 + loaders.index(thread)
             continue
+        gap, inside = _inside_gaps(host, on_main, mine)
+        has_launches = bool(launches[mine].any())
+        works_in_turn = has_launches or _fills(host, on_main, mine, gap)
+        if inside.mean() >= SUBORDINATE_SHARE and works_in_turn:
+            subordinates.append(thread)
+            if fork_join:
+                edges.append(_fork_join(host, on_main, mine[inside], gap[inside], waited))
+            continue
+        group[mine] = 1 + len(others) + len(loaders)
         others.append(thread)
-        if launches[mine].any():
+        if has_launches:
             edges.append(_wake_ups(host, on_main, mine, waited))
     return Threads(main, tuple(subordinates), loaders, tuple(others), group, waited, tuple(edges))
 
 
-def _inside_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def _inside_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
     """Per task of a thread: the main task before it, and whether it fits before the next one."""
+    last = len(on_main) - 1
+    if last < 1:
+        return np.zeros(len(mine), np.int64), np.zeros(len(mine), bool)
     before = np.searchsorted(host.start_ns[on_main], host.start_ns[mine], side="right") - 1
-    known = (before >= 0) & (before + 1 < len(on_main))
-    slot = np.clip(before, 0, max(len(on_main) - 2, 0))
-    if len(on_main) < 2:  # noqa: PLR2004
-        return slot, np.zeros(len(mine), bool)
+    known = (before >= 0) & (before < last)
+    slot = np.clip(before, 0, last - 1)
     left = host.end_ns[on_main[slot]] - SLACK_NS
     right = host.start_ns[on_main[slot + 1]] + SLACK_NS
-    outside = before == len(on_main) - 1
     fits = (host.start_ns[mine] >= left) & (host.end_ns[mine] <= right)
-    return slot, np.where(known, fits, outside | (before < 0))
+    return slot, fits | ~known
 
 
 def _fills(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
-    """Whether the thread works through most of the pauses it lies in: watchdogs only look in."""
+    """Tell whether the thread works through most of the pauses it lies in.
+
+    A watchdog only looks in.
+    """
     used = np.unique(gap[gap + 1 < len(on_main)])
     pause = host.start_ns[on_main[used + 1]] - host.end_ns[on_main[used]]
     work = host.end_ns[mine] - host.start_ns[mine]
     return bool(2 * work.sum() > pause.sum())
 
 
-def _fork_join(
-    host: Host,
-    on_main: Ints,
-    mine: Ints,
-    gap: Ints,
-    inside: NDArray[np.bool_],
-    waited: NDArray[np.bool_],
-) -> HostEdges:
+def _fork_join(host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags) -> HostEdges:
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
-    use = inside & (length > FORK_GAP_NS)
-    gap, mine_used = gap[use], mine[use]
-    if not len(gap):
-        return HostEdges.none("fork/join")
+    gap, mine = gap[length > FORK_GAP_NS], mine[length > FORK_GAP_NS]
     _, first = np.unique(gap, return_index=True)
-    last = np.append(first[1:], len(gap)) - 1
-    head, tail = mine_used[first], mine_used[last]
+    last = np.append(first[1:], len(gap))[: len(first)] - 1
+    head, tail = mine[first], mine[last]
     before, after = on_main[gap[first]], on_main[gap[first] + 1]
     waited[head] = True
     waited[after] = True
@@ -154,8 +145,8 @@ def _fork_join(
     )
 
 
-def _wake_ups(host: Host, on_main: Ints, mine: Ints, waited: NDArray[np.bool_]) -> HostEdges:
-    """A helper thread that pauses is woken by what the main thread did just before."""
+def _wake_ups(host: Host, on_main: Ints, mine: Ints, waited: Flags) -> HostEdges:
+    """Return what woke a helper thread after each pause: what the main thread did just before."""
     pause = np.append([WAKE_GAP_NS + 1], host.start_ns[mine[1:]] - host.end_ns[mine[:-1]])
     woken = mine[pause > WAKE_GAP_NS]
     before = np.searchsorted(host.end_ns[on_main], host.start_ns[woken], side="right") - 1

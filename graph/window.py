@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-WARM_UP_SHARE = 3             # the first third of the recorded steps is warm-up
-COMPLETE = 0.6                # a step with fewer of its launches on the device has lost events
-RUN_AHEAD = 1.02              # beyond this the host is only filling the launch queue
+WARM_UP_SHARE = 3
+"""The first third of the recorded steps is warm-up."""
+COMPLETE = 0.6
+"""A step with fewer of the median step's device tasks has lost events."""
+RUN_AHEAD = 1.02
+"""Device period over host period; beyond this the host is only filling the launch queue."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class Window:
     """Whole steps from ``start_ns`` to ``end_ns`` on the host.
 
     ``measured_ns`` is the period: the host's, or the device's while the host runs ahead of it.
-    ``starts_ns`` are the host's step starts within the window; ``device_ns`` is NaN without a device.
+    ``starts_ns`` are the host's step starts within the window; ``device_ns`` is NaN where no
+    device works.
     """
 
     start_ns: int
@@ -64,41 +68,49 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
     host_ns = float(span[-1] - span[0]) / (last - first)
     device_starts = _device_starts(starts, host, devices)[first : last + 1]
     device_ns = _period(device_starts)
-    samples = np.diff(span)
-    measured = host_ns
+    measured, samples = host_ns, np.diff(span)
     if device_ns > RUN_AHEAD * host_ns:
-        measured = device_ns
         steady = np.diff(device_starts)
-        samples = steady[np.isfinite(steady)].astype(np.int64)
-        notes.append("the host runs ahead of the device in this recording: the device sets the pace")
+        measured, samples = device_ns, steady[np.isfinite(steady)].astype(np.int64)
+        notes.append(
+            "the host runs ahead of the device in this recording: the device sets the pace"
+        )
     return Window(
-        int(span[0]),
-        int(span[-1]),
-        span[:-1],
-        measured,
-        host_ns,
-        device_ns,
-        tuple(int(s) for s in samples),
-        tuple(notes),
+        start_ns=int(span[0]),
+        end_ns=int(span[-1]),
+        starts_ns=span[:-1],
+        measured_ns=measured,
+        host_ns=host_ns,
+        device_ns=device_ns,
+        samples_ns=tuple(samples.tolist()),
+        notes=tuple(notes),
     )
 
 
 def _whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
-    begins = [a.min() for a in (host.start_ns, devices.start_ns) if len(a)]
-    ends = [a.max() for a in (host.end_ns, devices.end_ns) if len(a)]
-    start, end = int(min(begins)), int(host.end_ns.max() + 1 if len(host) else max(ends))
-    notes = ["no steps were found: the whole recording counts as one"]
+    """Return the whole recording, or its only step, as one step."""
     if steps is not None:
-        start, end = int(steps.starts_ns[0]), int(steps.starts_ns[1])
-        notes = ["only one step was recorded: its period is its own length"]
-    span = 0
+        start, end = steps.starts_ns.tolist()
+        note = "only one step was recorded: its period is its own length"
+    else:
+        start = min(int(lane.start_ns.min()) for lane in (host, devices) if len(lane))
+        end = int(host.end_ns.max()) + 1 if len(host) else int(devices.end_ns.max())
+        note = "no steps were found: the whole recording counts as one"
     inside = devices.launch >= 0
     inside[inside] = _between(host.start_ns[devices.launch[inside]], start, end)
+    span = 0
     if inside.any():
         span = int(devices.end_ns[inside].max() - devices.start_ns[inside].min())
-    measured = float(max(end - start, span, 1))
+    measured = max(end - start, span, 1)
     return Window(
-        start, end, np.array([start]), measured, float(end - start), float(span), (int(measured),), tuple(notes)
+        start_ns=start,
+        end_ns=end,
+        starts_ns=np.array([start]),
+        measured_ns=float(measured),
+        host_ns=float(end - start),
+        device_ns=float(span),
+        samples_ns=(measured,),
+        notes=(note,),
     )
 
 
@@ -111,9 +123,10 @@ def _complete_steps(starts: Ints, host: Host, devices: Devices) -> NDArray[np.bo
     linked = devices.launch >= 0
     if not linked.any():
         return np.ones(len(starts) - 1, bool)
-    called = host.start_ns[devices.launch[linked]]
-    count, _ = np.histogram(called, bins=starts)
-    return count >= COMPLETE * np.median(count[count > 0]) if (count > 0).any() else count >= 0
+    count, _ = np.histogram(host.start_ns[devices.launch[linked]], bins=starts)
+    usual = np.median(count[count > 0]) if count.any() else 0
+    complete: NDArray[np.bool_] = count >= COMPLETE * usual
+    return complete
 
 
 def _longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
@@ -142,7 +155,8 @@ def _device_starts(starts: Ints, host: Host, devices: Devices) -> NDArray[np.flo
 
 
 def _period(moments: NDArray[np.float64]) -> float:
+    """Return the mean distance of the known ones among *moments*, NaN of fewer than two."""
     known = np.flatnonzero(np.isfinite(moments))
-    if len(known) < 2:  # noqa: PLR2004
+    if not len(known) or known[0] == known[-1]:
         return float("nan")
     return float((moments[known[-1]] - moments[known[0]]) / (known[-1] - known[0]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.replay.lower import lower
+from foretrace.replay.lower import lowering
 from foretrace.replay.program import ReplayError
 from foretrace.replay.steady import steady_state
 from foretrace.replay.timeline import Timeline, settled_timeline
@@ -31,7 +31,7 @@ def replay(graph: Graph) -> Timeline:
     """
     on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
     try:
-        found = steady_state(lambda repetitions: lower(graph, repetitions), on_device)
+        found = steady_state(lowering(graph), on_device)
     except ReplayError as error:
         raise GraphError(f"replay: {error}{_named(graph, error.tasks)}") from None
     return settled_timeline(graph, found)
