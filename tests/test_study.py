@@ -1,0 +1,95 @@
+"""Rows of the study from recordings: own pairs, public pairs, and what goes wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from foretrace import study
+from foretrace.tracer.archive import Pair
+from foretrace.tracer.files import load
+from tests.small_trace import write_small_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from foretrace.tracer.trace import Trace
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    """Load the small recording: steps of 1 ms, 0.85 of it on the device."""
+    return load(write_small_trace(tmp_path))
+
+
+def pair(trace: Trace, scenario: str = "faster_kernels(speedup=2)") -> Pair:
+    """Return a pair of the small recording, measured at 2 ms before and 1 ms after."""
+    return Pair("small", "small", "faster", scenario, trace, trace, 2e6, 1e6, 0.01)
+
+
+def test_a_recorded_pair_is_predicted_from_its_own_measurement(trace: Trace) -> None:
+    """The measured 2 ms are scaled by the ratio of the replays."""
+    row, unchanged = study.recorded_rows(pair(trace))
+
+    assert (row.before_ns, row.after_ns, row.noise) == (2e6, 1e6, 0.01)
+    assert row.predicted_ns / row.before_ns == pytest.approx(0.575, abs=0.01)
+    assert (row.hardware, row.transforms) == ("gpu", ("faster_kernels",))
+    assert unchanged.measured_ns == 2e6
+
+
+def test_an_archive_gives_rows_and_names_its_problems(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair whose change no what-if predicts is named with the reason."""
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "a.tar").touch()
+    unknown = pair(trace, "channels_first()")
+    pairs = [pair(trace), Pair(**{**unknown.__dict__, "name": "unknown"})]
+    monkeypatch.setattr(study, "read_pairs", lambda _archive: pairs)
+    found = study.run_study({"shared": ".", "archives": ["*.tar"]}, tmp_path / "traces")
+
+    assert [row.name for row in found.pairs] == ["small"]
+    assert [row.trace for row in found.identities] == ["small"]
+    assert "channels_first" in found.problems["unknown"]
+
+
+def entry(**settings: Any) -> dict[str, Any]:
+    """Return a pair of the list: the small recording before and after."""
+    return {
+        "id": "P",
+        "change": "faster",
+        "before": "small_trace.json",
+        "after": "small_trace.json",
+        "scenario": ["faster_kernels(speedup=2)"],
+        **settings,
+    }
+
+
+def run(tmp_path: Path, **settings: Any) -> study.Study:
+    """Run a study of one public pair."""
+    write_small_trace(tmp_path)
+    listed = {"shared": ".", "archives": [], "pair": [entry(**settings)]}
+    return study.run_study(listed, tmp_path / "traces")
+
+
+def test_printed_throughput_is_the_truth_where_it_is_given(tmp_path: Path) -> None:
+    """What was measured without the profiler replaces what the recordings show."""
+    (row,) = run(tmp_path, before_ms=4.0, after_ms=2.0, tuned_on=True).pairs
+
+    assert (row.before_ns, row.after_ns, row.tuned_on) == (4e6, 2e6, True)
+    assert row.null_error == 1.0
+
+
+def test_recordings_are_the_truth_otherwise(tmp_path: Path) -> None:
+    """Both steps take 1 ms."""
+    (row,) = run(tmp_path).pairs
+
+    assert (row.before_ns, row.after_ns) == (1e6, 1e6)
+
+
+def test_a_pair_can_be_scored_by_its_optimizer(tmp_path: Path) -> None:
+    """The device time of that phase is halved: 0.15 ms become 0.075."""
+    (row,) = run(tmp_path, measure="optimizer").pairs
+
+    assert (row.before_ns, row.predicted_ns, row.paper_ns) == (150_000, 75_000, 75_000)
