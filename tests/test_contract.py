@@ -39,7 +39,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
 }
 CPU_ONLY_REFUSES = ("faster_kernels", "remove_sync")
 SLOWER = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 

@@ -97,13 +97,17 @@ def test_loading_can_come_back_into_the_job() -> None:
 
 
 def test_a_loader_that_cannot_be_read_is_an_error() -> None:
-    """Unknown workers, no loading at all, or workers that keep up."""
+    """Unknown workers, no loading at all, workers that keep up, or threads instead."""
     with pytest.raises(TransformError, match="give recorded_workers"):
         dataloader(worker_job(), workers=4)
     with pytest.raises(TransformError, match="no visible time on loading"):
         dataloader(gpu_job(load=0), workers=4)
     with pytest.raises(TransformError, match="the recorded workers keep up"):
         dataloader(loading(10, 20, loader={"workers": 4}), workers=8)
+    graph = literal([("train", "host", 0, 9, None), ("RunCPU", "host", 1, 9, "load")])
+    lanes = graph.lanes.assign(role=["main", "loader"]).astype({"role": "category"})
+    with pytest.raises(TransformError, match="loads in threads of its own"):
+        dataloader(replace(graph, lanes=lanes), workers=8)
 
 
 def blocking_job(direction: str) -> Graph:

@@ -12,12 +12,15 @@ from foretrace.transforms.columns import is_in
 from foretrace.transforms.costs import TOUCHED, machine_rate, partly_halved
 from foretrace.transforms.operators import autocast, parse_shapes, task_operator_classes
 from foretrace.transforms.primitives import insert, scale
+from foretrace.transforms.products import product_ns
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import require
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from foretrace.graph.model import Graph
-    from foretrace.transforms.columns import Rows
+    from foretrace.transforms.columns import Mask, Rows
 
 CAST_BYTES = 6
 """A cast between 32 and 16 bits moves 6 bytes per element."""
@@ -43,8 +46,9 @@ def amp_on_host(graph: Graph, dtype: str) -> Graph:
     product = host & np.isin(classes, ["gemm", "attention"])
     convolution = host & (classes == "conv")
     require(product | convolution, graph, "matrix product or convolution")
-    changed = scale(graph, product, rates["gemm"], cost="roofline")
-    changed = scale(changed, convolution, rates["conv"], cost="roofline")
+    peaks = np.where(product, rates["gemm"], rates["conv"])
+    factor = _product_factors(graph, product | convolution, peaks)
+    changed = scale(graph, product | convolution, factor, cost="roofline")
     memory = host & np.isin(classes, MEMORY)
     changed = scale(changed, memory, partly_halved(TOUCHED), cost="prior")
     changed = _with_casts(changed, rates["cast_gbps"])
@@ -66,6 +70,38 @@ def _rates(graph: Graph) -> dict[str, float]:
     conv = [machine_rate(graph, f"conv_{dtype}_gflops") for dtype in ("fp32", "bf16")]
     ratio = conv[0] / conv[1] if conv[0] and conv[1] else fp32 / bf16
     return {"gemm": fp32 / bf16, "conv": ratio, "cast_gbps": cast}
+
+
+def _product_factors(
+    graph: Graph, where: Mask, peaks: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """How much longer each product takes: by the probed rate of its kind, else by *peaks*."""
+    machine = graph.meta.machine or {}
+    rates, operator = machine.get("products"), graph.tasks["operator"].to_numpy()
+    if not rates or not len(graph.operators):
+        return peaks
+    after = product_ns(graph, rates, "bf16")
+    if machine.get("has_bf16"):
+        before = product_ns(graph, rates, "fp32")
+    else:
+        own = np.where(where, graph.tasks["work_ns"], 0)
+        before = np.bincount(
+            operator[operator >= 0], weights=own[operator >= 0], minlength=len(after)
+        )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.append(after / before, np.nan)[operator]
+    return np.where(np.isfinite(ratio), ratio, np.where(_around_product(graph, after), 1.0, peaks))
+
+
+def _around_product(graph: Graph, product: npt.NDArray[np.float64]) -> Mask:
+    """Tasks of operators that only contain a known product: their own time is dispatching."""
+    parent = graph.operators["parent"].to_numpy()
+    around = np.zeros(len(parent) + 1, bool)
+    above = parent[np.isfinite(product)]
+    while len(above := np.unique(above[above >= 0])):
+        around[above] = True
+        above = parent[above]
+    return around[graph.tasks["operator"].to_numpy()]
 
 
 def _with_casts(graph: Graph, gbps: float) -> Graph:

@@ -113,7 +113,13 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
         return _Loading(
             loads, _consumers(graph, loads), float(known.get("load_ns") or work), on_main=False
         )
-    role = is_in(graph.lanes["role"], "main")[tasks["lane"].to_numpy()]
+    lane = tasks["lane"].to_numpy()
+    if (is_in(graph.lanes["role"], "loader")[lane] & is_in(tasks["kind"], "host")).any():
+        raise TransformError(
+            "the recording loads in threads of its own (such as DALI's); "
+            "this what-if is about loader worker processes"
+        )
+    role = is_in(graph.lanes["role"], "main")[lane]
     own = role & is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host")
     work = tasks["work_ns"].to_numpy()[own].sum() / graph.steps
     if work < VISIBLE * graph.measured_step_ns or not own.any():
