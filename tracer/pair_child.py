@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +28,13 @@ from foretrace.tracer.variants import Variant, build
 from foretrace.tracer.zoo import BY_NAME as MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from foretrace.tracer.variants import Change
     from foretrace.tracer.zoo import Model
 
 SLOW_NS = 250_000_000
+SETTLE_PER_WORKER = 4  # steps: twice the batches that a worker prefetches
 LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
 
 
@@ -60,15 +62,30 @@ class Side:
     variant: Variant
     job: Job
     run: Callable[[], None]
-    block: int
+    block: int = 1
     step_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
+
+    @contextmanager
+    def running(self) -> Iterator[Callable[[], None]]:
+        """Give what runs a step; loader workers exist, their queue filled, while this is open.
+
+        Workers that went on in the background would disturb the other side, and would give this
+        one batches that it has not paid for.
+        """
+        if not self.variant.workers:
+            yield self.run
+            return
+        run = runner(self.job)
+        for _ in range(SETTLE_PER_WORKER * self.variant.workers):
+            attempt(run, f"a step of {self.job.name!r}")
+        yield run
 
     def measure(self) -> None:
         """Time one more block of unprofiled steps."""
         recorder = Recorder(self.job, [Block("plain", self.block)], quality=self.quality)
-        with recorder:
-            drive(self.run, recorder)
+        with self.running() as run, recorder:
+            drive(run, recorder)
         self.step_ns += recorder.plain_ns
 
 
@@ -142,13 +159,15 @@ class Bench:
         """Build and warm up one side."""
         device = "cpu" if self.cpu else "cuda"
         job = build(self.model, variant, device=device, small=self.cpu)
-        side = Side(variant, job, runner(job), block=1)
-        attempt(side.run, f"the first step of {job.name!r}")
+        side = Side(variant, job, runner(job))
+        with side.running() as run:
+            attempt(run, f"the first step of {job.name!r}")
         side.measure()
         is_slow = side.step_ns.pop() > SLOW_NS
         side.block = self.plan.slow_block if is_slow else self.plan.block
-        for _ in range(0 if is_slow else self.plan.warmup - 2):
-            attempt(side.run, f"a step of {job.name!r}")
+        with side.running() as run:
+            for _ in range(0 if is_slow else self.plan.warmup - 2):
+                attempt(run, f"a step of {job.name!r}")
         return side
 
     def _interleave(self, before: Side, after: Side) -> float:
@@ -170,8 +189,8 @@ class Bench:
             windows=1 if is_slow else plan.windows,
         )
         recorder = Recorder(side.job, [b for b in blocks if b.kind != "warm-up"])
-        with recorder:
-            drive(side.run, recorder)
+        with side.running() as run, recorder:
+            drive(run, recorder)
         recorder.export(self.folder / f"{name}.json")
         known = facts(recorder)
         known["command"] = "foretrace record-pairs" + (" --cpu" if self.cpu else "")

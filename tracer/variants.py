@@ -230,11 +230,6 @@ def _loader(batch: Sequence[Any], variant: Variant, device: str) -> Any:
 
     busy_ns = round(variant.load_ns * BUSY_SHARE)
     slow = SlowBatches(batch, wait_ns=variant.load_ns - busy_ns, rounds=rounds_for(busy_ns))
-    workers = variant.workers or 0
     return DataLoader(
-        slow,
-        batch_size=None,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        pin_memory=device == "cuda",
+        slow, batch_size=None, num_workers=variant.workers or 0, pin_memory=device == "cuda"
     )
