@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 PRODUCT_SIZES = ((256, 96), (128, 512))
 """Rows, and inner and outer dimension, of a small and a large matrix product."""
 
-CONV_SIZES = ((16, 24, 3), (96, 12, 3))
-"""Channels, image side and kernel side of a small and a large convolution of 4 images."""
-IMAGES = 4
+CONV_SIZES = ((96, 4), (32, 24))
+"""Channels and image side of a 3x3 convolution of 4 images: late and early in a network."""
+IMAGES, KERNEL = 4, 3
+
+ATTENTION = (2, 4, 64, 32)
+"""Samples, heads, sequence and head dimension of a fused attention."""
 
 
 def product_rates() -> dict[str, dict[str, list[list[float]]]]:
-    """Return ``{kind: {precision: [[weights, GFLOP/s], …]}}``, smaller product first.
+    """Return ``{kind: {precision: [[size, GFLOP/s], …]}}``, smaller product first.
 
-    Kinds: ``linear`` (x @ w.T), ``input_gradient`` (y @ w), ``weight_gradient`` (y.T @ x),
-    ``conv`` and ``conv_backward``. ``weights`` is the number of elements of the weight.
+    Kinds: ``linear`` (x @ w.T), ``input_gradient`` (y @ w) and ``weight_gradient`` (y.T @ x), whose
+    size is the number of elements of the weight; ``conv`` and ``conv_backward``, whose size is the
+    number of output pixels; ``attention``, forward and backward, whose size is its sequence.
     """
     import torch
 
@@ -37,12 +41,15 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
             for kind, run in _products(rows, side, dtype).items():
                 rate = 2 * rows * side**2 / quick_ns(run)
                 rates.setdefault(kind, {}).setdefault(precision, []).append([side**2, rate])
-        for channels, image, kernel in CONV_SIZES:
-            weights = channels**2 * kernel**2
-            forward = 2 * IMAGES * image**2 * weights
-            for kind, (run, times) in _convolutions(channels, image, kernel, dtype).items():
+        for channels, image in CONV_SIZES:
+            forward = 2 * IMAGES * image**2 * channels**2 * KERNEL**2
+            for kind, (run, times) in _convolutions(channels, image, dtype).items():
                 rate = times * forward / quick_ns(run)
-                rates.setdefault(kind, {}).setdefault(precision, []).append([weights, rate])
+                rates.setdefault(kind, {}).setdefault(precision, []).append([image**2, rate])
+        samples, heads, sequence, width = ATTENTION
+        flops = 3 * 4 * samples * heads * sequence**2 * width
+        rate = flops / quick_ns(_attention(dtype))
+        rates.setdefault("attention", {})[precision] = [[sequence, rate]]
     return {
         kind: {p: [[size, round(rate, 3)] for size, rate in found] for p, found in by.items()}
         for kind, by in rates.items()
@@ -63,14 +70,14 @@ def _products(rows: int, side: int, dtype: Any) -> dict[str, Callable[[], object
 
 
 def _convolutions(
-    channels: int, image: int, kernel: int, dtype: Any
+    channels: int, image: int, dtype: Any
 ) -> dict[str, tuple[Callable[[], object], int]]:
     """Return a convolution's forward and its backward, which makes two products of its size."""
     import torch
 
     x = torch.randn(IMAGES, channels, image, image, dtype=dtype)
-    w = torch.randn(channels, channels, kernel, kernel, dtype=dtype)
-    pad = [kernel // 2] * 2
+    w = torch.randn(channels, channels, KERNEL, KERNEL, dtype=dtype)
+    pad = [KERNEL // 2] * 2
     y = torch.nn.functional.conv2d(x, w, padding=pad)
     backward = torch.ops.aten.convolution_backward
     both = [True, True, False]
@@ -81,3 +88,11 @@ def _convolutions(
             2,
         ),
     }
+
+
+def _attention(dtype: Any) -> Callable[[], object]:
+    import torch
+
+    q = torch.randn(*ATTENTION, dtype=dtype, requires_grad=True)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return lambda: attend(q, q, q, is_causal=True).sum().backward()

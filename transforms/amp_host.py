@@ -46,7 +46,8 @@ def amp_on_host(graph: Graph, dtype: str) -> Graph:
     product = host & np.isin(classes, ["gemm", "attention"])
     convolution = host & (classes == "conv")
     require(product | convolution, graph, "matrix product or convolution")
-    peaks = np.where(product, rates["gemm"], rates["conv"])
+    peaks = np.where(classes == "attention", rates["attention"], rates["gemm"])
+    peaks = np.where(convolution, rates["conv"], peaks)
     factor = _product_factors(graph, product | convolution, peaks)
     changed = scale(graph, product | convolution, factor, cost="roofline")
     memory = host & np.isin(classes, MEMORY)
@@ -69,7 +70,10 @@ def _rates(graph: Graph) -> dict[str, float]:
         )
     conv = [machine_rate(graph, f"conv_{dtype}_gflops") for dtype in ("fp32", "bf16")]
     ratio = conv[0] / conv[1] if conv[0] and conv[1] else fp32 / bf16
-    return {"gemm": fp32 / bf16, "conv": ratio, "cast_gbps": cast}
+    products = (graph.meta.machine or {}).get("products") or {}
+    fused = {p: rate[0][1] for p, rate in products.get("attention", {}).items()}
+    attention = fused["fp32"] / fused["bf16"] if fused else fp32 / bf16
+    return {"gemm": fp32 / bf16, "conv": ratio, "attention": attention, "cast_gbps": cast}
 
 
 def _product_factors(
@@ -85,9 +89,8 @@ def _product_factors(
         before = product_ns(graph, rates, "fp32")
     else:
         own = np.where(where, graph.tasks["work_ns"], 0)
-        before = np.bincount(
-            operator[operator >= 0], weights=own[operator >= 0], minlength=len(after)
-        )
+        known = operator >= 0
+        before = np.bincount(operator[known], own[known], len(after)).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.append(after / before, np.nan)[operator]
     return np.where(np.isfinite(ratio), ratio, np.where(_around_product(graph, after), 1.0, peaks))

@@ -35,7 +35,7 @@ def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.flo
     graph
         Its operators carry shapes.
     rates
-        ``{kind: {precision: [[weights, GFLOP/s], …]}}`` as the recorder probes them.
+        ``{kind: {precision: [[size, GFLOP/s], …]}}`` as the recorder probes them.
     precision
         "fp32" or "bf16".
     """
@@ -58,19 +58,27 @@ def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.flo
             text = texts[key[1]] if key[1] >= 0 else ""
             known[key] = _product(names[key[0]], text, weights, backward=key[2])
         product = known[key]
+        if product is not None and product.kind == "conv":
+            product = product.strided(counted[row])
         if product is not None and product.kind in rates:
-            work = counted[row] if product.kind == "conv" and counted[row] > 0 else product.flops
-            result[row] = work / interpolated(rates[product.kind][precision], product.weights)
+            rate = interpolated(rates[product.kind][precision], product.size)
+            result[row] = product.flops / rate
     inner = _has_no_product_inside(operators["parent"].to_numpy(), np.isfinite(result))
     return np.where(inner, result, np.nan)
 
 
 class Product(NamedTuple):
-    """One product: which of the probed kinds it is, its flops, and its weight's elements."""
+    """One product: which of the probed kinds it is, its flops, and its size as probed."""
 
     kind: str
     flops: float
-    weights: float
+    size: float
+
+    def strided(self, counted: float) -> Product:
+        """Return a convolution with the flops that torch counted, which know its stride."""
+        if not counted > 0:
+            return self
+        return Product(self.kind, counted, self.size * min(1.0, counted / self.flops))
 
 
 def _product(name: str, text: str, weights: set[Shape], *, backward: bool) -> Product | None:
@@ -99,9 +107,7 @@ def _nearest(
         up[empty] = parent[up[empty]]
 
 
-def _matrix(
-    operands: list[Shape], work: float, weights: set[Shape], *, backward: bool
-) -> Product:
+def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward: bool) -> Product:
     left, right = operands
     size = float(right[-1] * right[-2])
     if not backward:
@@ -116,11 +122,12 @@ def _convolution(name: str, shapes: list[Shape]) -> Product:
     """Return a convolution; forward as if its output were as large as its input."""
     if "backward" in name:
         gradient, _, weight = shapes[:3]
-        work = 4.0 * gradient[0] * math.prod(gradient[2:]) * math.prod(weight)
-        return Product("conv_backward", work, float(math.prod(weight)))
+        pixels = float(math.prod(gradient[2:]))
+        work = 4.0 * gradient[0] * pixels * math.prod(weight)
+        return Product("conv_backward", work, pixels)
     image, weight = shapes[:2]
-    elements = math.prod(weight)
-    return Product("conv", 2.0 * image[0] * math.prod(image[2:]) * elements, float(elements))
+    pixels = float(math.prod(image[2:]))
+    return Product("conv", 2.0 * image[0] * pixels * math.prod(weight), pixels)
 
 
 def interpolated(points: Sequence[Sequence[float]], size: float) -> float:
