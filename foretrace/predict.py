@@ -177,8 +177,8 @@ def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> 
     The variation of the recorded steps (`step_interval`) is joined in quadrature with *error*,
     the relative error that validation found.
 
-    >>> interval(100.0, (1.0, 1.0), 0.1)
-    (90.0, 110.0)
+    >>> interval(100.0, (1.0, 1.0), 0.25)
+    (75.0, 125.0)
     """
     low, high = varied
     below, above = float(np.hypot(1 - low, error)), float(np.hypot(high - 1, error))
