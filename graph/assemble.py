@@ -82,6 +82,10 @@ def _notes(parts: Parts, chosen: Selection) -> tuple[str, ...]:
         notes.append(
             f"{strange} synchronisations waited for something untraced: their length stays work"
         )
+    if chosen.dropped_threads:
+        notes.append(
+            f"{chosen.dropped_threads} host threads neither train, load nor launch: left out"
+        )
     if len(chosen.load):
         notes.append(
             "the loader was seen only by the waiting for it: it cannot get faster than recorded"

@@ -74,7 +74,7 @@ def _one_rank(trace: Trace, rank: int, rules: Rules, step_pattern: str | None) -
     markers = _markers(host, steps)
     stages = find_units(events, host) if rules.loader_edges else []
     threads = _threads(host, devices, main, stages, rules)
-    waits = split_waiting(events, host, devices, rules)
+    waits = split_waiting(events, host, devices, rules, trace.meta.devices)
     gaps = kernel_gaps(devices, host) if rules.kernel_gap else {}
     from_start = rules.launch_from_start
     latency, plain_latency = launch_lags(events, devices, host, waits, from_start=from_start)

@@ -80,7 +80,7 @@ EDGE_KINDS = {
     "fork": "work handed to another thread",
     "join": "waiting for another thread",
     "data": "a batch handed from loader to consumer, or a free slot handed back",
-    "collective": "ranks meet",
+    "collective": "a transfer starts no earlier than the *start* of every rank's collective",
     "queue": "a launch waits for a free slot in the launch queue (made when the graph is lowered)",
 }
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+BUSY = 0.01
+"""Share of the window that a thread works; below it is a watchdog or the like."""
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -108,8 +111,15 @@ def select(parts: Parts) -> Selection:
         threads=ordered,
         first_stream=len(ordered),
         loader_lane=len(ordered) + devices.lanes,
-        dropped_threads=len(np.unique(host.thread[within & ~inside])),
+        dropped_threads=_busy_threads(host, within & ~inside, window.end_ns - window.start_ns),
     )
+
+
+def _busy_threads(host: Host, where: NDArray[np.bool_], window_ns: int) -> int:
+    """Count the threads of some tasks; those that hardly do anything are not worth a word."""
+    threads, number = np.unique(host.thread[where], return_inverse=True)
+    work = np.bincount(number, weights=(host.end_ns - host.start_ns)[where])
+    return int((work > BUSY * window_ns).sum()) if len(threads) else 0
 
 
 def _numbered(count: int, rows: Ints, first: int) -> Ints:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 _KINDS = list(EDGE_KINDS)
 _LAUNCH, _RETURN, _QUEUE = (_KINDS.index(kind) for kind in ("launch", "return", "queue"))
-_ANCHORS = {"launch": START_START, "return": END_END, "queue": START_START}
+_ANCHORS = {
+    "launch": START_START,
+    "collective": START_START,
+    "queue": START_START,
+    "return": END_END,
+}
 _ANCHOR = np.array([_ANCHORS.get(kind, END_START) for kind in _KINDS], np.int8)
 
 
