@@ -13,6 +13,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.replay import replay
+from foretrace.tracer.measure import trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.scenario import describe_scenario, names
 from foretrace.validated import ValidatedError, validated_error
@@ -105,17 +106,6 @@ def measured_step(graph: Graph) -> Measured:
     if unprofiled:
         return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
     return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
-
-
-def trimmed_mean(samples_ns: tuple[int, ...]) -> float:
-    """Return the mean without the lowest and the highest fifth.
-
-    >>> trimmed_mean((10, 11, 12, 13, 99))
-    12.0
-    """
-    ordered = np.sort(np.asarray(samples_ns, np.float64))
-    cut = len(ordered) // 5
-    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def identity(graph: Graph) -> Identity:

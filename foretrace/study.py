@@ -16,6 +16,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import has_device, identity, measured_step
 from foretrace.progress import stage
 from foretrace.tracer.files import load
+from foretrace.tracer.measure import trimmed_mean
 from foretrace.tracer.pairs import read_pairs
 from foretrace.transforms import apply, parse_scenario
 from foretrace.transforms.paper import paper
@@ -188,7 +189,8 @@ def identity_row(trace: str, graph: Graph, cause: str | None = None) -> Identity
 
 def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
     """Predict one recorded pair, and replay its recording unchanged."""
-    before = _with_truth(build(pair.before), pair.before_ns / 1e6)
+    recorded = build(pair.before)
+    before = _with_truth(recorded, pair.before_ns / 1e6)
     scenario = parse_scenario([pair.scenario])
     found = compare(before, scenario, pair.after_ns, "unprofiled")
     row = PairRow(
@@ -204,7 +206,7 @@ def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
         step_interval=found.prediction.step_interval,
         noise=pair.noise,
     )
-    return row, identity_row(pair.name, before)
+    return row, identity_row(pair.name, recorded)
 
 
 def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:
@@ -256,10 +258,15 @@ def _paper_optimizer_ns(before: Graph, scenario: Scenario) -> float | None:
 
 
 def _with_truth(graph: Graph, step_ms: float | None) -> Graph:
-    """Return *graph* with the step time that was measured without the profiler, where known."""
+    """Return *graph* with the step time that was measured without the profiler, where known.
+
+    The variation of the steps that the recording brings along is kept.
+    """
     if step_ms is None:
         return graph
-    samples = graph.meta.unprofiled_step_ns or (round(step_ms * 1e6),)
+    known = graph.meta.unprofiled_step_ns
+    factor = step_ms * 1e6 / trimmed_mean(known) if known else 1.0
+    samples = tuple(round(ns * factor) for ns in known) or (round(step_ms * 1e6),)
     return replace(graph, meta=replace(graph.meta, unprofiled_step_ns=samples))
 
 

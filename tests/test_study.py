@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,19 @@ def test_a_recorded_pair_is_predicted_from_its_own_measurement(trace: Trace) -> 
     assert (row.before_ns, row.after_ns, row.noise) == (2e6, 1e6, 0.01)
     assert row.predicted_ns / row.before_ns == pytest.approx(0.575, abs=0.01)
     assert (row.hardware, row.transforms) == ("gpu", ("faster_kernels",))
-    assert unchanged.measured_ns == 2e6
+    assert unchanged.measured_ns == 1e6
+
+
+def test_a_measurement_keeps_the_variation_of_the_recording(trace: Trace) -> None:
+    """Steps of 90, 100 and 110 µs measured elsewhere as 200 become 180, 200 and 220."""
+    known = replace(trace.meta, unprofiled_step_ns=(90_000, 100_000, 110_000))
+    row, unchanged = study.recorded_rows(
+        replace(pair(trace), before=replace(trace, meta=known), before_ns=200_000.0)
+    )
+
+    assert unchanged.measured_ns == 100_000
+    assert row.predicted_ns == pytest.approx(200_000 * 0.575, rel=0.02)
+    assert row.step_interval[0] < 1 < row.step_interval[1]
 
 
 def test_an_archive_gives_rows_and_names_its_problems(
@@ -45,7 +58,7 @@ def test_an_archive_gives_rows_and_names_its_problems(
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "a.tar").touch()
     unknown = pair(trace, "channels_first()")
-    pairs = [pair(trace), Pair(**{**unknown.__dict__, "name": "unknown"})]
+    pairs = [pair(trace), replace(unknown, name="unknown")]
     monkeypatch.setattr(study, "read_pairs", lambda _archive: pairs)
     found = study.run_study({"shared": ".", "archives": ["*.tar"]}, tmp_path / "traces")
 

@@ -5,7 +5,6 @@ Goes in: times in ns. Comes out: means and spreads in ns, counts per step. Impor
 
 from __future__ import annotations
 
-import resource
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -115,5 +114,7 @@ class Quality:
 
 
 def _usage() -> tuple[int, int]:
+    import resource  # not on Windows, where recordings can still be analysed
+
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_minflt, usage.ru_nivcsw
