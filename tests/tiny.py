@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.build import build
+from foretrace.graph.device import device_tasks
+from foretrace.graph.events import events_of
+from foretrace.graph.host import host_tasks
 from foretrace.graph.model import Rules
 from foretrace.replay import replay
 from foretrace.schema import table
@@ -16,6 +19,9 @@ from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from foretrace.graph.device import Devices
+    from foretrace.graph.events import Events
+    from foretrace.graph.host import Host
     from foretrace.graph.model import Graph
 
 Row = dict[str, Any]
@@ -117,3 +123,15 @@ def step_ms(recording: Trace, factor: float = 1.0, **off: bool) -> float:
     """Replay *recording* with kernels *factor* times as long; *off* switches rules: name=False."""
     graph = build(recording, rules=Rules(**off))
     return replay(scaled(graph, factor)).step_ns / 1e6
+
+
+def parsed(rows: Iterable[Row], markers: Iterable[int] = ()) -> tuple[Events, Host, Devices]:
+    """Return events, host tasks and device tasks of *rows*; *markers* are rows sorted by start."""
+    events = events_of(trace(rows).events)
+    host = host_tasks(events, np.array(list(markers), np.int64))
+    return events, host, device_tasks(events, host)
+
+
+def microseconds(values: Iterable[int]) -> list[float]:
+    """Return ns as µs."""
+    return [value / 1_000 for value in values]
