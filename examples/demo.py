@@ -148,7 +148,7 @@ def show(change: Change, found: Validation, drift: float) -> None:
     paper = found.null_paper_error
     print(f"\n   {change.what}: {change.scenario}")
     print(f"   {'predicted':58}{predicted.predicted_ns / 1e6:9.2f}   {low:.1f} … {high:.1f}")
-    print(f"   {'measured':58}{found.measured_after_ns / 1e6:9.2f}{drift:8.1%}")
+    print(f"   {'measured after':58}{found.measured_after_ns / 1e6:9.2f}{drift:8.1%}")
     print(f"   {'error of the prediction':58}{found.error:+9.1%}   {predicted.status}")
     print(f"   {'error of null model 1, nothing changes':58}{found.null_no_change_error:+9.1%}")
     if paper is not None:
