@@ -59,14 +59,14 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     per_rank = [
         begin + np.flatnonzero(meets[begin:end]) for begin, end in pairwise(first_row.tolist())
     ]
-    met = _meetings(joined.tasks, per_rank)
-    if met is None:
-        return joined
     notes = list(joined.notes)
     if max(steps) == 1:
         began = [int(graph.tasks["start_ns"].min()) for graph in graphs]
         apart = (max(began) - min(began)) / 1e6
         notes.append(f"the ranks began their only step {apart:.1f} ms apart; replayed, together")
+    met = _meetings(joined.tasks, per_rank)
+    if met is None:
+        return replace(joined, notes=tuple(notes))
     if any(len(rows) != met.rows.shape[1] for rows in per_rank):
         notes.append(
             "ranks recorded different numbers of collectives;"
