@@ -6,6 +6,7 @@ In: host and device tasks of one rank. Out: usual lengths, launch order, launche
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -95,21 +96,24 @@ class Calls:
 
 def survey(events: Events, host: Host, devices: Devices) -> Calls:
     """Measure every call of one rank against its kind."""
-    usual = _usual(events.name[host.event], host.end_ns - host.start_ns, host.is_call)
     length = host.end_ns - host.start_ns
-    is_long = host.is_call & (length > np.maximum(LONG_NS, LONG_FACTOR * usual))
+    usual = _usual(events.name[host.event], length, host.is_call)
+    lasting = np.flatnonzero(host.is_call & (length > LONG_NS))
+    is_long = np.zeros(len(host), bool)
+    is_long[lasting] = length[lasting] > LONG_FACTOR * usual[lasting]
     on_lane = launch_order(host, devices)
     return Calls(usual, is_long, _outstanding(host, devices, on_lane), on_lane)
 
 
 def launch_order(host: Host, devices: Devices) -> list[LaneLaunches]:
     """Return the launches of every stream, ordered by call start."""
+    linked = np.flatnonzero(devices.launch >= 0)
+    called = host.start_ns[devices.launch[linked]]
+    bounds = np.searchsorted(devices.lane[linked], np.arange(devices.lanes + 1))
     lanes = []
-    for lane in range(devices.lanes):
-        tasks = np.flatnonzero((devices.lane == lane) & (devices.launch >= 0))
-        called = host.start_ns[devices.launch[tasks]]
-        order = np.argsort(called, kind="stable")
-        lanes.append(LaneLaunches(called[order], tasks[order]))
+    for begin, end in pairwise(bounds.tolist()):
+        order = begin + np.argsort(called[begin:end], kind="stable")
+        lanes.append(LaneLaunches(called[order], linked[order]))
     return lanes
 
 

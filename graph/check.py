@@ -24,7 +24,7 @@ from foretrace.graph.model import (
 from foretrace.schema import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -85,37 +85,29 @@ def _within(frame: pd.DataFrame, column: str, low: int, high: int | None) -> Non
 
 def _edges(graph: Graph) -> None:
     edges = graph.edges
-    src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
-    _no_edge(
-        (src == dst) & (edges["shift"].to_numpy() == 0),
-        lambda row: f"task {src[row]} has an edge to itself",
-    )
-    _no_edge(
-        (edges["lag_ns"].to_numpy() < 0) & ~_is(edges["kind"], "return"),
-        lambda row: (
-            f"edge {row} ({edges['kind'].iloc[row]}) has a negative lag; only return edges may"
-        ),
-    )
+    src, dst, shift, lag_ns = (edges[name].to_numpy() for name in ("src", "dst", "shift", "lag_ns"))
+    same = np.flatnonzero(src == dst)
+    for row in same[shift[same] == 0]:
+        raise GraphError(f"task {src[row]} has an edge to itself")
+    early = np.flatnonzero(lag_ns < 0)
+    for row in early[~_is(edges["kind"], "return")[early]]:
+        kind = edges["kind"].iloc[row]
+        raise GraphError(f"edge {row} ({kind}) has a negative lag; only return edges may")
     lane = graph.tasks["lane"].to_numpy()
-    order = _is(edges["kind"], "thread", "stream")
-    _no_edge(
-        order & (lane[src] != lane[dst]),
-        lambda row: f"edge {row} orders tasks of two lanes, {lane[src[row]]} and {lane[dst[row]]}",
-    )
+    order = np.flatnonzero(_is(edges["kind"], "thread", "stream"))
+    for row in order[lane[src[order]] != lane[dst[order]]]:
+        lanes = f"{lane[src[row]]} and {lane[dst[row]]}"
+        raise GraphError(f"edge {row} orders tasks of two lanes, {lanes}")
     for name, ends in (("successors", src), ("predecessors", dst)):
         count = np.bincount(ends[order], minlength=1)
         if count.max() > 1:
             raise GraphError(f"task {int(np.argmax(count > 1))} has several {name} on its lane")
-    device = _is(graph.tasks["kind"], *DEVICE_KINDS)
-    _no_edge(
-        _is(edges["kind"], "launch") & (device[src] | ~device[dst]),
-        lambda row: f"edge {row} launches task {dst[row]}, which is no device task, or from one",
-    )
-
-
-def _no_edge(wrong: NDArray[np.bool_], said: Callable[[int], str]) -> None:
-    if wrong.any():
-        raise GraphError(said(int(np.argmax(wrong))))
+    on_device = _is(graph.tasks["kind"], *DEVICE_KINDS)
+    launch = np.flatnonzero(_is(edges["kind"], "launch"))
+    for row in launch[on_device[src[launch]] | ~on_device[dst[launch]]]:
+        raise GraphError(
+            f"edge {row} launches task {dst[row]}, which is no device task, or from one"
+        )
 
 
 def _is(column: pd.Series, *values: str) -> NDArray[np.bool_]:

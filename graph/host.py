@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,8 @@ from foretrace.graph.events import matching_codes
 from foretrace.graph.segments import nest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from foretrace.graph.events import Events
@@ -53,7 +57,26 @@ class Host:
         """Return the number of host tasks."""
         return len(self.event)
 
-    @property
+    @cached_property
+    def spans(self) -> dict[int, slice]:
+        """Where the tasks of each thread lie, by thread."""
+        first = np.flatnonzero(np.diff(self.thread, prepend=self.thread[:1] - 1))
+        bounds = pairwise([*first.tolist(), len(self)])
+        return {int(self.thread[begin]): slice(begin, end) for begin, end in bounds}
+
+    def tasks_of(self, thread: int) -> Ints:
+        """Return the tasks of one thread, in order."""
+        span = self.spans.get(thread, slice(0, 0))
+        return np.arange(span.start, span.stop)
+
+    def on(self, threads: Iterable[int]) -> Flags:
+        """Tell which tasks are on one of *threads*."""
+        flags = np.zeros(len(self), bool)
+        for thread in threads:
+            flags[self.spans.get(thread, slice(0, 0))] = True
+        return flags
+
+    @cached_property
     def own_event(self) -> Ints:
         """Per task the event row that speaks for it: its operator's, else its own."""
         return np.where(self.operator >= 0, self.operator, self.event)

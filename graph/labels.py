@@ -50,9 +50,8 @@ def phases(events: Events, host: Host, threads: Threads) -> Ints:
         _paint(phase, events, host, rows, np.full(len(rows), _CODE[name]))
     phase[(phase < 0) & _in_backward(events, host)] = _CODE["backward"]
     for name, group in (("backward", threads.subordinates), ("load", threads.loaders)):
-        phase[(phase < 0) & np.isin(host.thread, group)] = _CODE[name]
-    has_operator = (host.operator >= 0) & (host.thread == threads.main)
-    phase[(phase < 0) & has_operator] = _CODE["forward"]
+        phase[(phase < 0) & host.on(group)] = _CODE[name]
+    phase[(phase < 0) & (host.operator >= 0) & host.on([threads.main])] = _CODE["forward"]
     return phase
 
 
@@ -77,9 +76,7 @@ def _paint(label: Ints, events: Events, host: Host, rows: Ints, codes: Ints) -> 
     end = start + events.duration_ns[rows]
     thread = events.thread[rows]
     order = np.lexsort((-end, start, thread))
-    for number in np.unique(thread):
-        begin = np.searchsorted(host.thread, number)
-        mine = slice(begin, begin + np.count_nonzero(host.thread == number))
+    for number, mine in host.spans.items():
         here = order[thread[order] == number]
         first, last = (np.searchsorted(host.start_ns[mine], each[here]) for each in (start, end))
         _fill_ranges(label[mine], first, last, codes[here])

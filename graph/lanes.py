@@ -54,8 +54,8 @@ def lane_table(parts: Parts, chosen: Selection, rank: int) -> pd.DataFrame:
             "kind": ["thread"] * len(ids) + ["stream"] * devices.lanes + ["loader"] * loaders,
             "rank": np.full(rows, rank),
             "device": np.concatenate([np.full(len(ids), -1), devices.device[first], none]),
-            "id": np.concatenate([ids, devices.stream[first], none + 1]),
-            "role": [roles.get(thread, "other") for thread in ids.tolist()]
+            "id": np.concatenate([np.array(ids, np.int64), devices.stream[first], none + 1]),
+            "role": [roles.get(thread, "other") for thread in ids]
             + _stream_roles(devices)
             + ["loader"] * loaders,
         },

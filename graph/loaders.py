@@ -125,8 +125,8 @@ class Loads(NamedTuple):
 
 def fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
     """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
-    fetching = events.named(MULTI_PROCESS, host.event) & ~host.is_call
-    fetch = np.flatnonzero(fetching & (host.thread == main))
+    on_main = host.tasks_of(main)
+    fetch = on_main[events.named(MULTI_PROCESS, host.event[on_main]) & ~host.is_call[on_main]]
     if not len(fetch):
         return None
     whole = host.end_ns[fetch] - host.start_ns[fetch]

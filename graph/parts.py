@@ -68,7 +68,7 @@ class Selection:
     host_row: Ints
     device_row: Ints
     load_row: Ints
-    threads: Ints
+    threads: list[int]
     first_stream: int
     loader_lane: int
     dropped_threads: int
@@ -86,18 +86,18 @@ def select(parts: Parts) -> Selection:
     """
     host, devices, window, threads = parts.host, parts.devices, parts.window, parts.threads
     within = (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)
-    launchers = np.unique(host.thread[devices.launching])
-    kept = np.concatenate(
-        [[threads.main], threads.subordinates, threads.loaders, launchers]
-    ).astype(np.int64)
-    inside = within & np.isin(host.thread, kept)
+    launching = np.zeros(len(host), bool)
+    launching[devices.launching] = True
+    launchers = [thread for thread, span in host.spans.items() if launching[span].any()]
+    kept = {threads.main, *threads.subordinates, *threads.loaders, *launchers}
+    inside = within & host.on(kept)
     host_rows = np.flatnonzero(inside)
     device_rows = _devices_of(devices, inside)
     load_rows = np.empty(0, np.int64)
     if parts.loads is not None:
         load_rows = np.flatnonzero(inside[parts.loads.consumer])
-    present = np.unique(host.thread[host_rows])
-    ordered = np.concatenate([present[present == threads.main], present[present != threads.main]])
+    present = [thread for thread, span in host.spans.items() if inside[span].any()]
+    present.sort(key=lambda thread: thread != threads.main)
     first_device, first_load = len(host_rows), len(host_rows) + len(device_rows)
     return Selection(
         host=host_rows,
@@ -108,9 +108,9 @@ def select(parts: Parts) -> Selection:
         load_row=_numbered(
             0 if parts.loads is None else len(parts.loads.consumer), load_rows, first_load
         ),
-        threads=ordered,
-        first_stream=len(ordered),
-        loader_lane=len(ordered) + devices.lanes,
+        threads=present,
+        first_stream=len(present),
+        loader_lane=len(present) + devices.lanes,
         dropped_threads=_busy_threads(host, within & ~inside, window.end_ns - window.start_ns),
     )
 

@@ -6,6 +6,7 @@ In: `Parts` and `Selection`. Out: rows for host tasks, then device tasks, then l
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from foretrace.graph.model import COSTS, DEVICE_KINDS, PHASES, TASK_COLUMNS, TAS
 from foretrace.schema import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from foretrace.graph.parts import Parts, Selection
@@ -37,66 +40,80 @@ BATCH = "batch"
 _DEVICE_CODES = np.array([TASK_KINDS.index(kind) for kind in DEVICE_KINDS])
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """How the table is stacked: so many host tasks, then device tasks, then loads."""
+
+    host: int
+    device: int
+    load: int
+
+    def joined(self, on_host: Any, on_device: Any, on_load: Any, dtype: Any = np.int64) -> Any:
+        """Return one column; what is a single value holds for all rows of its part."""
+        first_load = self.host + self.device
+        column = np.empty(first_load + self.load, dtype)
+        column[: self.host] = on_host
+        column[self.host : first_load] = on_device
+        column[first_load:] = on_load
+        return column
+
+    def coded(
+        self, categories: Sequence[str], on_host: Any, on_device: Any, on_load: Any
+    ) -> pd.Categorical:
+        """Return one category column; the parts are codes."""
+        smallest = np.min_scalar_type(-len(categories) - 1)
+        codes = self.joined(on_host, on_device, on_load, smallest)
+        return pd.Categorical.from_codes(codes, list(categories))
+
+
 def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: Ints) -> pd.DataFrame:
     """Build the tasks; *operator_of* is the operator row of each event (index −1: none)."""
-    host, devices, waits = parts.host, parts.devices, parts.waits
+    host, devices, waits, events = parts.host, parts.devices, parts.waits, parts.events
     h, d = chosen.host, chosen.device
-    launch = devices.launch[d]
-    linked = launch >= 0
+    event = devices.event[d]
+    rows = _Rows(len(h), len(d), len(chosen.load))
     fill = _fill(parts, d, meta)
 
-    def joined(on_host: Any, on_device: Any, on_load: Any) -> Any:
-        parts_of = ((on_host, len(h)), (on_device, len(d)), (on_load, len(chosen.load)))
-        return np.concatenate([np.broadcast_to(part, count) for part, count in parts_of])
-
     def inherited(values: Ints) -> Ints:
-        return np.where(linked, values[launch], -1) if len(values) else np.full(len(d), -1)
+        launch = devices.launch[d]
+        return np.where(launch >= 0, values[launch], -1) if len(values) else np.full(len(d), -1)
 
     length = host.end_ns[h] - host.start_ns[h]
     step = np.full(len(host), -1)
     step[h] = np.searchsorted(parts.window.starts_ns, host.start_ns[h], side="right") - 1
-    device_phase = inherited(parts.phase)
-    device_phase[devices.kind[d] >= COLLECTIVE] = PHASES.index("communication")
+    phase = inherited(parts.phase)
+    phase[devices.kind[d] >= COLLECTIVE] = PHASES.index("communication")
     operator = operator_of[host.operator]
     wait = np.where(waits.wait[h] == EVENT, NONE, waits.wait[h])
     wait_lane = np.where(waits.wait_lane[h] >= 0, chosen.first_stream + waits.wait_lane[h], -1)
-    cost = np.where(waits.work_ns[h] < length, COSTS.index("unblocked"), 0)
+    recorded, unblocked = COSTS.index("recorded"), COSTS.index("unblocked")
+    cost = np.where(waits.work_ns[h] < length, unblocked, recorded)
+    load_kind, load_phase = TASK_KINDS.index("load"), PHASES.index("load")
     loads = _load_times(parts, chosen)
+    lane, stream = _lane_of_thread(parts, chosen), chosen.first_stream + devices.lane[d]
+    kind, device_kind = _host_kinds(parts)[h], _DEVICE_CODES[devices.kind[d]]
+    joined, coded = rows.joined, rows.coded
     values = {
         "name": _names(parts, chosen),
-        "kind": _coded(
-            joined(_host_kinds(parts)[h], _DEVICE_CODES[devices.kind[d]], TASK_KINDS.index("load")),
-            TASK_KINDS,
-        ),
-        "lane": joined(
-            _lane_of_thread(parts, chosen),
-            chosen.first_stream + devices.lane[d],
-            chosen.loader_lane,
-        ),
+        "kind": coded(TASK_KINDS, kind, device_kind, load_kind),
+        "lane": joined(lane, stream, chosen.loader_lane, np.int32),
         "start_ns": joined(host.start_ns[h], devices.start_ns[d], loads[0]),
         "duration_ns": joined(length, devices.end_ns[d] - devices.start_ns[d], loads[1]),
         "work_ns": joined(_own_work(parts, chosen), _exclusive(parts, d, fill), loads[2]),
-        "step": joined(step[h], inherited(step), _load_steps(parts, chosen, step)),
-        "phase": _coded(joined(parts.phase[h], device_phase, PHASES.index("load")), PHASES),
-        "module": _coded(
-            joined(parts.module[h], inherited(parts.module), -1), tuple(parts.module_names)
-        ),
-        "operator": joined(operator[h], inherited(operator), -1),
-        "bytes": joined(np.nan, parts.events.column("bytes")[devices.event[d]], np.nan),
-        "flops": joined(np.nan, np.nan, np.nan),
-        "blocks": joined(-1, parts.events.column("blocks")[devices.event[d]], -1),
-        "fill": joined(np.nan, fill, np.nan),
-        "wait": _coded(joined(wait, NONE, NONE), WAITS),
-        "wait_lane": joined(wait_lane, -1, -1),
+        "step": joined(step[h], inherited(step), _load_steps(parts, chosen, step), np.int32),
+        "phase": coded(PHASES, parts.phase[h], phase, load_phase),
+        "module": coded(parts.module_names, parts.module[h], inherited(parts.module), -1),
+        "operator": joined(operator[h], inherited(operator), -1, np.int32),
+        "bytes": joined(np.nan, events.column("bytes")[event], np.nan, np.float64),
+        "blocks": joined(-1, events.column("blocks")[event], -1),
+        "fill": joined(np.nan, fill, np.nan, np.float64),
+        "wait": coded(WAITS, wait, NONE, NONE),
+        "wait_lane": joined(wait_lane, -1, -1, np.int32),
         "return_ns": joined(waits.return_ns[h], 0, 0),
-        "lock": joined(_locks(parts, h), IGNORES_LOCK, IGNORES_LOCK),
-        "cost": _coded(joined(cost, 0, 0), COSTS),
+        "lock": joined(_locks(parts, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
+        "cost": coded(COSTS, cost, recorded, recorded),
     }
     return table(TASK_COLUMNS, values, chosen.rows)
-
-
-def _coded(codes: Ints, categories: tuple[str, ...]) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, list(categories))
 
 
 def _names(parts: Parts, chosen: Selection) -> pd.Categorical:
@@ -122,9 +139,10 @@ def _host_kinds(parts: Parts) -> Ints:
 
 
 def _lane_of_thread(parts: Parts, chosen: Selection) -> Ints:
-    order = np.argsort(chosen.threads, kind="stable")
-    thread = parts.host.thread[chosen.host]
-    return order[np.searchsorted(chosen.threads, thread, sorter=order)]
+    lane = np.zeros(len(parts.host), np.int64)
+    for number, thread in enumerate(chosen.threads):
+        lane[parts.host.spans[thread]] = number
+    return lane[chosen.host]
 
 
 def _locks(parts: Parts, rows: Ints) -> Ints:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import njit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,9 +77,9 @@ def thread_roles(
     edges: list[HostEdges] = []
     subordinates: list[int] = []
     others: list[int] = []
-    on_main = np.flatnonzero(host.thread == main)
-    for thread in np.unique(host.thread).tolist():
-        mine = np.flatnonzero(host.thread == thread)
+    on_main = host.tasks_of(main)
+    for thread in host.spans:
+        mine = host.tasks_of(thread)
         if thread == main:
             continue
         if thread in loaders:
@@ -104,13 +105,25 @@ def _inside_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
     last = len(on_main) - 1
     if last < 1:
         return np.zeros(len(mine), np.int64), np.zeros(len(mine), bool)
-    before = np.searchsorted(host.start_ns[on_main], host.start_ns[mine], side="right") - 1
+    before = _last_begun(host.start_ns[on_main], host.start_ns[mine])
     known = (before >= 0) & (before < last)
     slot = np.clip(before, 0, last - 1)
     left = host.end_ns[on_main[slot]] - SLACK_NS
     right = host.start_ns[on_main[slot + 1]] + SLACK_NS
     fits = (host.start_ns[mine] >= left) & (host.end_ns[mine] <= right)
     return slot, fits | ~known
+
+
+@njit(cache=True)
+def _last_begun(starts: Ints, moments: Ints) -> Ints:
+    """Index of the last of *starts* not after each of *moments*, both in order; −1: none."""
+    found = np.empty(len(moments), np.int64)
+    at = 0
+    for i in range(len(moments)):
+        while at < len(starts) and starts[at] <= moments[i]:
+            at += 1
+        found[i] = at - 1
+    return found
 
 
 def _fills(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
@@ -128,7 +141,7 @@ def _fork_join(host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags) 
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
     gap, mine = gap[length > FORK_GAP_NS], mine[length > FORK_GAP_NS]
-    _, first = np.unique(gap, return_index=True)
+    first = np.flatnonzero(np.diff(gap, prepend=-1))
     last = np.append(first[1:], len(gap))[: len(first)] - 1
     head, tail = mine[first], mine[last]
     before, after = on_main[gap[first]], on_main[gap[first] + 1]
