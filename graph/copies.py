@@ -26,7 +26,9 @@ PAGEABLE_BYTES = 64 * 1024
 """Smaller pageable uploads are staged and return at once."""
 MOST = 0.5
 """Share of a class that must return with its copy for the class to count as blocking."""
-_DOWNLOADS, _UPLOADS = re.compile("DtoH"), re.compile("HtoD")
+_DOWNLOADS = re.compile("DtoH")
+_UPLOADS = re.compile(r"HtoD(?! \(Pinned)")
+"""From pinned memory an upload never waits; a short one only looks as if it did."""
 
 
 def blocking_copies(

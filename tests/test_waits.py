@@ -122,6 +122,7 @@ def test_download_blocks_and_holds_the_lock() -> None:
         (6e6, PAGEABLE_UP, 12, NONE),
         (6e4, PAGEABLE_UP, 440, NONE),
         (6e6, PINNED_UP, 5, NONE),
+        (6e6, PINNED_UP, 440, NONE),
         (6e6, "DtoD", 440, NONE),
     ],
 )
