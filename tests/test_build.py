@@ -257,3 +257,21 @@ def test_ranks_are_built_apart() -> None:
     assert META.ranks == (0,)
     assert graph.lanes["rank"].tolist() == [0, 0, 1, 1]
     assert (graph.edges["kind"] == "launch").sum() == 4
+
+
+def test_loader_thread_that_worked_before_the_window_only() -> None:
+    """Its units prefetched during warm-up: nothing ties the later steps to it."""
+    rows = steps(7, 1_000, [op("aten::mm", 0, 900)])
+    rows += [note("[DALI][Executor] RunCPU", 1_000 * i, 100, thread=9) for i in range(2)]
+    graph = build(trace(rows))
+
+    assert set(graph.edges["kind"]) == {"thread"}
+    assert graph.lanes["id"].tolist() == [1]
+
+
+def test_operator_may_be_called_like_a_load() -> None:
+    """The name "batch" is taken; loads share it."""
+    rows = [op(MULTI_FETCH, 0, 6_000), op("batch", 6_000, 4_000)]
+    graph = build(trace(steps(4, 10_000, rows)))
+
+    assert texts(graph, "name").count("batch") == 4

@@ -114,3 +114,17 @@ def test_wait_that_no_launch_follows() -> None:
     rows = [call(0, 1, 1), call(4, 1, 3, name=WAIT), kernel(10, 20, 1)]
 
     assert edges(rows) == []
+
+
+def test_stream_whose_launches_were_lost_is_no_source() -> None:
+    """Stream 9 holds work of before the recording; the wait is for stream 7."""
+    rows = [
+        call(0, 1, 1),
+        call(4, 1, 3, name=WAIT),
+        call(6, 1, 4),
+        kernel(10, 20, 1),
+        kernel(32, 10, 4, stream=8),
+        kernel(0, 5, 99, stream=9),
+    ]
+
+    assert edges(rows) == [(0, 1, False)]

@@ -263,3 +263,10 @@ def test_host_alone_waits_for_nothing() -> None:
     waits = waits_of([op("aten::mm", 0, 900)])
 
     assert (waits.work_ns.tolist(), waits.queue_depth) == ([900_000], None)
+
+
+def test_stream_of_a_lost_launch_is_unknown() -> None:
+    """Nobody launched what the stream holds: the call waits for nothing in particular."""
+    waits = waits_of([kernel(10, 90, 1), sync(0, 105, name="cudaStreamSynchronize")])
+
+    assert (waits.wait.tolist(), waits.wait_lane.tolist()) == ([NONE], [-1])
