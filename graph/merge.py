@@ -159,9 +159,17 @@ def _meets(graph: Graph) -> NDArray[np.bool_]:
 
 
 def _meetings(tasks: pd.DataFrame, per_rank: Sequence[Ints]) -> _Meetings | None:
-    """Match the collectives of the ranks in order of their start, stream by stream."""
-    start = tasks["start_ns"].to_numpy()
-    ordered = [rows[np.argsort(start[rows], kind="stable")] for rows in per_rank]
+    """Match the collectives of the ranks in order of their start.
+
+    Where all ranks have as many on each stream, the order is the stream's: collectives of two
+    streams may overtake each other.
+    """
+    start, lane = tasks["start_ns"].to_numpy(), tasks["lane"].to_numpy()
+    on_streams = [np.unique(lane[rows], return_counts=True)[1].tolist() for rows in per_rank]
+    alike = all(counts == on_streams[0] for counts in on_streams)
+    ordered = [
+        rows[np.lexsort((start[rows], lane[rows] if alike else start[rows]))] for rows in per_rank
+    ]
     count = min(len(rows) for rows in ordered)
     if not count:
         return None

@@ -134,3 +134,21 @@ def test_queue_is_imposed_only_where_every_rank_kept_it() -> None:
 
     assert merge_ranks(graphs).platform.queue_depth == 1_023
     assert merge_ranks([graphs[0], deep]).platform.queue_depth is None
+
+
+def test_streams_that_overtake_each_other_meet_their_own() -> None:
+    """Stream 8 reduces first on rank 0 and last on rank 1: transfers of 80 and 190 µs."""
+    ends = {8: 200, 9: 300}
+    rows = []
+    for begins in ({8: 100, 9: 110}, {8: 120, 9: 90}):
+        one = [call(0, 5, 8), call(5, 5, 9), op("a", 10, 390)]
+        one += [
+            kernel(at, ends[stream] - at, stream, stream=stream, name=REDUCE)
+            for stream, at in begins.items()
+        ]
+        rows.append(steps(3, 400, one))
+    graph = build(ranks_of(*rows))
+    transfers = graph.tasks[graph.tasks["name"] == "transfer"]
+
+    assert microseconds(transfers["work_ns"]) == [80, 80, 190, 190]
+    assert graph.lanes["kind"].tolist().count("link") == 2
