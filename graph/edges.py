@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,18 +38,22 @@ def edge_table(parts: Parts, chosen: Selection, overhead_ns: float) -> pd.DataFr
     found = [edges for edges in _causes(parts, chosen, overhead_ns) if len(edges.src)]
     counts = [len(edges.src) for edges in found]
 
-    def column(values: Sequence[Ints | int]) -> Ints:
-        parts_of = zip(values, counts, strict=True)
-        spread = [np.broadcast_to(np.asarray(each, np.int64), count) for each, count in parts_of]
-        return np.concatenate([np.empty(0, np.int64), *spread])
+    def column(values: Sequence[Ints | int], dtype: type = np.int32) -> Any:
+        whole: Any = np.empty(sum(counts), dtype)
+        end = 0
+        for value, count in zip(values, counts, strict=True):
+            whole[end : end + count] = value
+            end += count
+        return whole
 
     def category(values: list[str], known: list[str]) -> pd.Categorical:
-        return pd.Categorical.from_codes(column([known.index(each) for each in values]), known)
+        codes = column([known.index(each) for each in values], np.int8)
+        return pd.Categorical.from_codes(codes, known)
 
     values = {
         "src": column([edges.src for edges in found]),
         "dst": column([edges.dst for edges in found]),
-        "lag_ns": column([edges.lag_ns for edges in found]),
+        "lag_ns": column([edges.lag_ns for edges in found], np.int64),
         "shift": column([edges.shift for edges in found]),
         "kind": category([edges.kind for edges in found], list(EDGE_KINDS)),
         "rule": category([e.rule for e in found], sorted({edges.rule for edges in found})),

@@ -51,9 +51,12 @@ class Events:
         flags: Flags = np.array([*(kind in kinds for kind in self.kinds), False])[self.kind]
         return flags
 
-    def named(self, pattern: re.Pattern[str], rows: Ints | slice = slice(None)) -> Flags:
-        """Tell which of *rows* have a name in which *pattern* is found."""
-        flags: Flags = matching_codes(self.names, pattern)[self.name[rows]]
+    def named(self, pattern: re.Pattern[str], rows: Ints | None = None) -> Flags:
+        """Tell which of *rows* (all by default) have a name in which *pattern* is found."""
+        hits = matching_codes(self.names, pattern)
+        if not hits.any():  # most recordings lack most names
+            return np.zeros(len(self) if rows is None else len(rows), bool)
+        flags: Flags = hits[self.name if rows is None else self.name[rows]]
         return flags
 
 

@@ -81,17 +81,17 @@ def operator_table(parts: Parts, chosen: Selection) -> tuple[pd.DataFrame, Ints]
     rows = np.flatnonzero(within & (events.is_kind("op") | events.named(NEXT_CALL)))
     number = np.full(len(events) + 1, -1, np.int64)
     number[rows] = np.arange(len(rows))
-    phase, module = (np.full(len(events), -1, np.int64) for _ in range(2))
-    own = host.operator[chosen.host]
-    known = own >= 0
-    phase[own[known]] = parts.phase[chosen.host][known]
-    module[own[known]] = parts.module[chosen.host][known]
+    row = number[host.operator]
+    inside = chosen.host[row[chosen.host] >= 0]
+    phase, module = (np.full(len(rows), -1, np.int32) for _ in range(2))
+    phase[row[inside]] = parts.phase[inside]
+    module[row[inside]] = parts.module[inside]
     values = {
         "name": events.category("name", rows),
         "parent": number[host.parent[rows]],
         "step": np.searchsorted(window.starts_ns, events.start_ns[rows], side="right") - 1,
-        "phase": pd.Categorical.from_codes(phase[rows], list(PHASES)),
-        "module": pd.Categorical.from_codes(module[rows], parts.module_names),
+        "phase": pd.Categorical.from_codes(phase, list(PHASES)),
+        "module": pd.Categorical.from_codes(module, parts.module_names),
         "shapes": events.category("shapes", rows),
         "dtypes": events.category("dtypes", rows),
         "flops": events.column("flops")[rows],
