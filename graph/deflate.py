@@ -10,28 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.tracer.measure import trimmed_mean
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.parts import Parts, Selection
     from foretrace.tracer.trace import TraceMeta
 
-LEAST_NS, MOST_NS = 100.0, 1_500.0
-"""Per piece: an event has two boundaries and costs 0.2-3 us."""
+MOST_PER_EVENT_NS = 3_000.0
+"""An event costs 0.2 to 3 us under the profiler; more than that has another cause."""
 NOISE = 0.003
 """Differences below this share of the step are noise."""
-TRIM = 0.2
-
-
-def trimmed_mean(samples: NDArray[np.float64] | tuple[int, ...]) -> float:
-    """Mean of *samples* without the lowest and highest fifth.
-
-    >>> trimmed_mean((1, 10, 11, 12, 1000))
-    11.0
-    """
-    ordered = np.sort(np.asarray(samples, np.float64))
-    cut = int(len(ordered) * TRIM)
-    return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def host_overhead(parts: Parts, chosen: Selection, meta: TraceMeta) -> float:
@@ -50,7 +40,8 @@ def host_overhead(parts: Parts, chosen: Selection, meta: TraceMeta) -> float:
     gap = np.clip(parts.host.start_ns[on_main[1:]] - parts.host.end_ns[on_main[:-1]], 0, None)
     pieces = np.sort(np.concatenate([work, gap]).astype(np.float64))
     pieces = pieces[pieces > 0]
-    return float(np.clip(_level(pieces, excess * window.steps), LEAST_NS, MOST_NS))
+    events = len(np.unique(parts.host.event[on_main]))
+    return _level(pieces, min(excess * window.steps, MOST_PER_EVENT_NS * events))
 
 
 def _level(pieces: NDArray[np.float64], total: float) -> float:
@@ -62,4 +53,4 @@ def _level(pieces: NDArray[np.float64], total: float) -> float:
     below = np.append([0.0], np.cumsum(pieces)[:-1])
     level = (total - below) / np.arange(len(pieces), 0, -1)
     reached = np.flatnonzero(level <= pieces)
-    return float(level[reached[0]]) if len(reached) else MOST_NS
+    return float(level[reached[0]]) if len(reached) else float(pieces.max(initial=0))

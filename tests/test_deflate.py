@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from foretrace.graph.build import build
-from foretrace.graph.deflate import trimmed_mean
 from tests.tiny import call, kernel, op, steps, trace
 
 ROWS = [op("aten::add", 10 * number, 8) for number in range(100)]
@@ -16,14 +15,14 @@ ROWS = [op("aten::add", 10 * number, 8) for number in range(100)]
     ("unprofiled", "piece_ns"),
     [
         (900_000, 500),
-        (500_000, 1_500),
+        (500_000, 1_516),
         (999_000, 0),
         (1_100_000, 0),
-        (990_000, 100),
+        (990_000, 50),
     ],
 )
 def test_cost_per_piece(unprofiled: int, piece_ns: int) -> None:
-    """Within 0.1 and 1.5 µs; differences below 0.3 % and gains of the profiler are noise."""
+    """At most 3 µs an event; differences below 0.3 % and gains of the profiler are noise."""
     graph = build(trace(steps(6, 1_000, ROWS), unprofiled_step_ns=(unprofiled,) * 5))
 
     assert graph.platform.event_overhead_ns == pytest.approx(piece_ns, rel=0.01)
@@ -44,8 +43,3 @@ def test_short_pieces_lose_no_more_than_they_are() -> None:
     graph = build(trace(steps(6, 1_000, rows), unprofiled_step_ns=(900_000,) * 5))
 
     assert graph.platform.event_overhead_ns == pytest.approx(600, rel=0.01)
-
-
-def test_outliers_do_not_move_the_truth() -> None:
-    """A fifth is cut at either end."""
-    assert trimmed_mean((1, 2, 3, 4, 100)) == 3

@@ -55,6 +55,7 @@ def test_a_recording_knows_its_job() -> None:
         ["plain", 5],
         ["profiled", 2],
         ["plain", 5],
+        ["shapes", 1],
     ]
     assert meta.extra["quality"]["steps"] == 15
     assert meta.machine is not None
@@ -62,12 +63,13 @@ def test_a_recording_knows_its_job() -> None:
 
 
 def test_steps_and_modules_are_annotations() -> None:
-    """Each step is a range, and so is each forward call of a module."""
+    """Each step is a range, one more begins where the last ends, and so is each module's call."""
     events = record(tiny_job(), **SHORT).events
     names = events.loc[events["kind"] == "annotation", "name"].astype(str).tolist()
     assert [name for name in names if name.startswith("ProfilerStep#")] == [
         "ProfilerStep#0",
         "ProfilerStep#1",
+        "ProfilerStep#2",
     ]
     assert [name for name in names if name.startswith("##")] == ["##Sequential", "##0", "##1"] * 2
 
@@ -114,7 +116,7 @@ def test_a_loop_of_the_users_own() -> None:
 
 def test_a_loop_that_ends_early_says_how_many_steps_it_needs() -> None:
     """Nothing recorded is an error, not an empty trace."""
-    with pytest.raises(RecordError, match="run at least 19 steps, or ask for fewer"):  # noqa: SIM117
+    with pytest.raises(RecordError, match="run at least 20 steps, or ask for fewer"):  # noqa: SIM117
         with recording(**SHORT) as session:
             session.step()
 

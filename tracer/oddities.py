@@ -66,6 +66,11 @@ ODDITIES = (
         "info",
         "{n} page faults a step: the allocator returns memory and fetches it again",
     ),
+    Oddity(
+        "operators_without_shapes",
+        "info",
+        "{n} operators ran differently in the step recorded for shapes: theirs are unknown",
+    ),
     Oddity("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
 )
 """Every counter there is, in the order they are reported."""

@@ -47,8 +47,8 @@ class Plan:
     slow_block: int = 2
     warmup: int = 5
     window: int = 3
-    windows: int = 2
-    plain: int = 5
+    windows: int = 5
+    plain: int = 4
 
 
 CPU_PLAN = Plan()

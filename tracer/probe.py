@@ -15,6 +15,8 @@ from foretrace.tracer.products import product_rates
 from foretrace.tracer.timing import quick_ns
 
 LARGE_BYTES = 64 << 20
+UPDATE_BYTES = 16 << 20
+ADAM_PASSES = 7
 
 
 def probe() -> dict[str, Any]:
@@ -24,6 +26,7 @@ def probe() -> dict[str, Any]:
     ``bf16_gflops`` (the three products of a linear layer's forward and backward together),
     ``conv_fp32_gflops`` and ``conv_bf16_gflops`` (forward and backward of a 3x3 convolution),
     ``copy_gbps``, ``add_gbps`` and ``cast_gbps`` (bytes read plus written, beyond the caches),
+    ``update_gbps`` (the same for a fused Adam's 7 passes, which work in place),
     ``products`` (rates by kind of product and size, see `products`),
     ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
     """
@@ -47,6 +50,7 @@ def _probe(usable: int, threads: int) -> dict[str, Any]:
         "conv_fp32_gflops": _conv_gflops(torch.float32),
         "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
         **_memory_rates(),
+        "update_gbps": _update_gbps(),
     }
     return {
         "cores": usable,
@@ -93,6 +97,16 @@ def _memory_rates() -> dict[str, float]:
         "add_gbps": 3 * LARGE_BYTES / quick_ns(lambda: b.add_(a)),
         "cast_gbps": 1.5 * LARGE_BYTES / quick_ns(lambda: half.copy_(a)),
     }
+
+
+def _update_gbps() -> float:
+    """Rate at which a fused optimizer streams parameters, gradients and two states."""
+    import torch
+
+    weights = torch.nn.Parameter(torch.ones(UPDATE_BYTES // 4))
+    weights.grad = torch.ones_like(weights)
+    optimizer = torch.optim.Adam([weights], fused=True)
+    return ADAM_PASSES * UPDATE_BYTES / quick_ns(optimizer.step)
 
 
 def _cpu_name() -> str:

@@ -14,11 +14,11 @@ from foretrace.tracer.timing import quick_ns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRODUCT_SIZES = ((256, 96), (128, 512))
-"""Rows, and inner and outer dimension, of a small and a large matrix product."""
+PRODUCT_SIZES = ((128, 96), (128, 512), (16, 2048))
+"""Rows, and both sides of the weight, of matrix products from small to large."""
 
-CONV_SIZES = ((96, 4), (32, 24))
-"""Channels and image side of a 3x3 convolution of 4 images: late and early in a network."""
+CONV_SIZES = ((96, 4), (32, 16), (12, 64))
+"""Channels and image side of a 3x3 convolution of 4 images: from late to early in a network."""
 IMAGES, KERNEL = 4, 3
 
 ATTENTION = (2, 4, 64, 32)
@@ -29,8 +29,9 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
     """Return ``{kind: {precision: [[size, GFLOP/s], …]}}``, smaller product first.
 
     Kinds: ``linear`` (x @ w.T), ``input_gradient`` (y @ w) and ``weight_gradient`` (y.T @ x), whose
-    size is the number of elements of the weight; ``conv`` and ``conv_backward``, whose size is the
-    number of output pixels; ``attention``, forward and backward, whose size is its sequence.
+    size is the number of columns of the result's right operand; ``conv`` and ``conv_backward``,
+    whose size is the number of output pixels; ``attention``, forward and backward, whose size is
+    its sequence.
     """
     import torch
 
@@ -40,7 +41,7 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
         for rows, side in PRODUCT_SIZES:
             for kind, run in _products(rows, side, dtype).items():
                 rate = 2 * rows * side**2 / quick_ns(run)
-                rates.setdefault(kind, {}).setdefault(precision, []).append([side**2, rate])
+                rates.setdefault(kind, {}).setdefault(precision, []).append([side, rate])
         for channels, image in CONV_SIZES:
             forward = 2 * IMAGES * image**2 * channels**2 * KERNEL**2
             for kind, (run, times) in _convolutions(channels, image, dtype).items():

@@ -18,7 +18,7 @@ from foretrace.tracer.annotate import PREFIX
 from foretrace.tracer.facts import describe_loader, describe_optimizer, framework
 from foretrace.tracer.job import Job, runner
 from foretrace.tracer.probe import probe
-from foretrace.tracer.recorder import Block, Recorder, schedule
+from foretrace.tracer.recorder import Recorder, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def record(
     *,
     steps: int = 5,
     warmup: int = 5,
-    windows: int = 2,
+    windows: int = 3,
     out: str | Path | None = None,
 ) -> Trace:
     """Run *job* for a few dozen steps and return what was recorded.
@@ -121,7 +121,7 @@ def recording(
     loader: Any = None,
     steps: int = 5,
     warmup: int = 5,
-    windows: int = 2,
+    windows: int = 3,
     out: str | Path | None = None,
 ) -> Iterator[Session]:
     """Record the iterations of the loop inside the ``with`` block.
@@ -162,9 +162,8 @@ def to_trace(recorder: Recorder) -> Trace:
     """Return what *recorder* holds as a trace, with everything known about the job."""
     with tempfile.TemporaryDirectory(prefix="foretrace-") as folder:
         path = Path(folder) / "window.json"
-        counted = recorder.export(path)
-        trace = read_kineto(path, facts(recorder), source=recorder.job.name)
-        return replace(trace, events=_with_flops(trace.events, counted))
+        recorder.export(path)
+        return read_kineto(path, facts(recorder), source=recorder.job.name)
 
 
 def facts(recorder: Recorder) -> dict[str, Any]:
@@ -179,7 +178,10 @@ def facts(recorder: Recorder) -> dict[str, Any]:
         "machine": probe(),
         "unprofiled_step_ns": list(recorder.plain_ns),
         "profiled_step_ns": list(recorder.profiled_ns),
-        "warnings": recorder.quality.warnings(on_cpu=not job.uses_cuda and job.loader is None),
+        "warnings": {
+            **recorder.quality.warnings(on_cpu=not job.uses_cuda and job.loader is None),
+            **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
+        },
         "extra": {
             "quality": recorder.quality.summary(),
             "blocks": [[block.kind, block.steps] for block in recorder.blocks],
@@ -215,20 +217,3 @@ def _modules_as_ranges(events: pd.DataFrame) -> pd.DataFrame:
         [] if "annotation" in events["kind"].cat.categories else ["annotation"]
     )
     return events.assign(kind=kinds.mask(where, "annotation"))
-
-
-def _with_flops(events: pd.DataFrame, counted: list[tuple[str, int, int]]) -> pd.DataFrame:
-    """Fill in what torch *counted*: per operator name, in order of time, as both list them."""
-    flops = events["flops"].to_numpy(copy=True)
-    ops = events.loc[events["kind"] == "op", "name"]
-    by_name: dict[str, list[int]] = {}
-    for name, _start, count in counted:
-        by_name.setdefault(name, []).append(count)
-    for name, counts in by_name.items():
-        rows = events.index.get_indexer(ops.index[ops == name])
-        if len(rows) == len(counts):  # torch may count only some calls of an operator
-            flops[rows] = counts
-    return events.assign(flops=flops)
-
-
-__all__ = ["Block", "Job", "Recorder", "Session", "record", "recording"]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from foretrace.errors import RecordError
 from foretrace.tracer.annotate import annotated_modules
-from foretrace.tracer.measure import Quality, trimmed_mean
+from foretrace.tracer.measure import Quality
+from foretrace.tracer.shapes import add_shapes
 from foretrace.tracer.window import Window, step_range
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Block:
-    """Some consecutive steps run in one way: "warm-up", "plain", "rehearsal" or "profiled"."""
+    """Some consecutive steps run in one way.
+
+    Kinds: "warm-up", "plain", "rehearsal", "profiled", and "shapes", which is profiled, too, but
+    not timed.
+    """
 
     kind: str
     steps: int
@@ -36,10 +41,11 @@ def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 
     """Return the blocks of one recording.
 
     Unprofiled blocks stand before, between and after the profiled ones, so that a drift of the
-    machine hits both alike. The rehearsal takes the profiler's own first-time costs.
+    machine hits both alike. The rehearsal takes the profiler's own first-time costs; shapes are
+    recorded last, since they disturb what follows (see `shapes`).
 
     >>> [f"{b.kind} {b.steps}" for b in schedule(steps=3, windows=1)]
-    ['warm-up 5', 'plain 5', 'rehearsal 1', 'plain 5', 'profiled 3', 'plain 5']
+    ['warm-up 5', 'plain 5', 'rehearsal 1', 'plain 5', 'profiled 3', 'plain 5', 'shapes 1']
     """
     profiled = [Block("profiled", steps), Block("plain", plain)]
     return [
@@ -48,6 +54,7 @@ def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 
         Block("rehearsal", 1),
         Block("plain", plain),
         *profiled * windows,
+        Block("shapes", 1),
     ]
 
 
@@ -60,11 +67,13 @@ class Recorder:
     plain_ns: list[int] = field(default_factory=list)
     profiled_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
+    unmatched: int = 0
 
     def __post_init__(self) -> None:
         """Start with nothing recorded."""
         self._waiting = list(self.blocks)
         self._windows: list[tuple[float, Window]] = []
+        self._shapes: Window | None = None
         self._running = ExitStack()
         self._stamps: list[int] = []
         self._range: Any = None
@@ -93,15 +102,15 @@ class Recorder:
         self._close_range()
         self._stamps.append(time.perf_counter_ns())
         if len(self._stamps) > self._waiting[0].steps:
+            self._open_range()  # its start is the end of the last step
+            self._close_range()
             self._finish()
             self._begin()
         else:
             self._open_range()
 
-    def export(self, path: Path) -> list[tuple[str, int, int]]:
-        """Write the profiled block whose mean is closest to the mean of all of them.
-
-        Returns (operator, start in ns, FLOP) of the operators that torch counts.
+    def export(self, path: Path) -> None:
+        """Write a profiled block on the short side, with shapes: bursts of noise make others long.
 
         Raises
         ------
@@ -114,10 +123,15 @@ class Recorder:
                 f"{self.job.name!r} ended before a profiled window was complete: "
                 f"run at least {needed} steps, or ask for fewer"
             )
-        typical = trimmed_mean(self.profiled_ns)
-        window = min(self._windows, key=lambda w: abs(w[0] - typical))[1]
+        by_length = sorted(self._windows, key=lambda w: w[0])
+        window = by_length[(len(by_length) - 1) // 3][1]
         window.export(path)
-        return window.flops()
+        if self._shapes is None:
+            return
+        shaped = path.with_suffix(".shapes")
+        self._shapes.export(shaped)
+        self.unmatched = add_shapes(path, shaped, self._shapes.flops())
+        shaped.unlink()
 
     def _begin(self) -> None:
         """Set the next block up; nothing of this is timed."""
@@ -125,9 +139,9 @@ class Recorder:
             return
         kind = self._waiting[0].kind
         self._synchronize()
-        if kind in ("profiled", "rehearsal"):
+        if kind in ("profiled", "rehearsal", "shapes"):
             self._running.enter_context(annotated_modules(self.job.model))
-            window = Window()
+            window = Window(shapes=kind == "shapes")
             window.start()
             self._running.callback(window.stop)
             self._window = window
@@ -146,12 +160,14 @@ class Recorder:
             self._over(block.steps)
             self.plain_ns += times
         self._running.close()
+        if block.kind == "shapes":
+            self._shapes = self._window
         if block.kind == "profiled":
             self.profiled_ns += times
             self._windows.append((sum(times) / len(times), self._window))
 
     def _open_range(self) -> None:
-        if self._waiting[0].kind == "profiled":
+        if self._waiting[0].kind in ("profiled", "shapes"):
             self._range = step_range(len(self._stamps) - 1)
 
     def _close_range(self) -> None:

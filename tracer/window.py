@@ -21,15 +21,15 @@ STEP_RANGE = "ProfilerStep#"
 class Window:
     """A recording of a few steps; `start`, `stop`, then `export`."""
 
-    def __init__(self) -> None:
-        """Set the profiler up; nothing is recorded yet."""
+    def __init__(self, *, shapes: bool = True) -> None:
+        """Set the profiler up, with the *shapes* of operators' inputs or without."""
         from torch.profiler import ProfilerActivity, profile, supported_activities
 
         wanted = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
         self._profiler = profile(
             activities=sorted(wanted, key=str),
-            record_shapes=True,
-            with_flops=True,
+            record_shapes=shapes,
+            with_flops=shapes,
             experimental_config=_experimental(),
         )
 

@@ -48,9 +48,9 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused") -> Graph:
     Assumes: time goes into memory passes. Those of the removed kernels are counted, and a fused
     step makes 7 (Adam, AdamW), 5 (SGD with momentum) or 3. The loop's host time goes away.
     Unscaling, gradient clipping and zeroing stay. On a CPU a fused step takes its passes at the
-    probed copy bandwidth, and foreach gains nothing.
+    rate probed for such updates, and foreach gains nothing.
     Unknown: caches left warm by the shorter update.
-    Source: measured pairs on a CPU (9 pairs, -2.7 to +3.5 %) and the U-Net pair P8.
+    Source: the U-Net pair P8, and pairs measured on CPUs (docs/accuracy.md).
 
     Examples
     --------
@@ -136,12 +136,12 @@ def _on_host(graph: Graph, kind: str) -> Graph:
         raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
     if kind == "foreach":
         return noted(graph, "fused_optimizer: on a CPU foreach takes as long as the loop")
-    rate = machine_rate(graph, "copy_gbps")
+    rate = machine_rate(graph, "update_gbps") or machine_rate(graph, "copy_gbps")
     size, passes = optimizer.get("bytes"), optimizer.get("state_passes", 7)
     if rate is None or not size:
         raise TransformError(
-            "fused_optimizer on a CPU needs the parameters' bytes and the machine's copy "
-            "bandwidth; record the job with foretrace record"
+            "fused_optimizer on a CPU needs the parameters' bytes and the machine's memory "
+            "rates; record the job with foretrace record"
         )
     first = first_per_step(graph, where)
     graph, _ = insert(

@@ -109,13 +109,12 @@ def _nearest(
 
 def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward: bool) -> Product:
     left, right = operands
-    size = float(right[-1] * right[-2])
+    columns = float(right[-1])
     if not backward:
-        return Product("linear", work, size)
-    result = (left[-2], right[-1])
-    if result in weights:
-        return Product("weight_gradient", work, float(math.prod(result)))
-    return Product("input_gradient", work, size)
+        return Product("linear", work, columns)
+    if (left[-2], right[-1]) in weights:
+        return Product("weight_gradient", work, columns)
+    return Product("input_gradient", work, columns)
 
 
 def _convolution(name: str, shapes: list[Shape]) -> Product:
