@@ -12,11 +12,23 @@ _MODE = 0o644
 def write_atomically(path: Path, content: bytes) -> None:
     """Write *content* to a temporary name beside *path*, then rename it.
 
+    A link stays: what it points at is replaced. A device or a pipe is written to, never replaced.
+
     Raises
     ------
     OSError
         The folder is missing or not writable, or the disk is full; *path* is then unchanged.
     """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    try:
+        _replace(path.resolve(), content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         temporary = Path(file.name)
         try:

@@ -125,6 +125,14 @@ def test_a_job_in_16_bits_has_nothing_to_gain() -> None:
         amp(literal([("ampere_bf16_s16816gemm_bf16", "kernel", 0, 10, "forward")]))
 
 
+def test_amp_is_applied_once() -> None:
+    """Kernels keep their names, yet a second amp finds nothing to change."""
+    graph = amp(literal([("cutlass_80_tensorop_s1688gemm", "kernel", 0, 400_000, "forward")]))
+
+    with pytest.raises(TransformError, match="applied to this job already"):
+        amp(graph)
+
+
 def test_a_cpu_without_fast_bf16_gets_slower() -> None:
     """Products take 140/84 times as long, casts come on top, element-wise work gains a quarter."""
     graph = cpu_job(steps=1)

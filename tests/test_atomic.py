@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,35 @@ def test_a_failure_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OSError, match="Read-only"):
         write_atomically(path, b"new")
     assert [p.read_text("utf-8") for p in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_device_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    """What is no regular file (here a pipe) gets the content and stays what it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, b"new")
+
+    assert os.read(reader, 10) == b"new"
+    assert pipe.is_fifo()
+    os.close(reader)
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    """The file behind the link is replaced."""
+    (tmp_path / "file").write_text("old", "utf-8")
+    link = tmp_path / "link"
+    link.symlink_to("file")
+    write_atomically(link, b"new")
+
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text("utf-8") == "new"
+
+
+def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path: Path) -> None:
+    """The user sees the path that was given."""
+    path = tmp_path / "gone" / "a.txt"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(path, b"new")
+
+    assert caught.value.filename == str(path)

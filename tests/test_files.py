@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,3 +74,13 @@ def test_the_suffix_means_nothing(tmp_path: Path) -> None:
     path.write_bytes(text(base()))
 
     assert load(str(path)).meta.format == "kineto"
+
+
+def test_a_pipe_or_device_is_refused_without_reading_it(tmp_path: Path) -> None:
+    """Reading a pipe that nobody writes to, or an endless device, would never come back."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    for path in (pipe, "/dev/zero"):
+        with pytest.raises(TraceError, match="no regular file; write the trace into a file first"):
+            load(path)

@@ -62,6 +62,16 @@ def test_scale_refuses_negative_time() -> None:
         scale(two_kernels(), np.ones(4, bool), -1.0, cost="user")
 
 
+def test_no_change_makes_time_overflow() -> None:
+    """Beyond 115 days neither work nor lags are scaled: whole nanoseconds would run over."""
+    graph = literal([("a", "host", 0, 10, None), ("b", "host", 0, 20, None)], lag_ns=4)
+
+    with pytest.raises(TransformError, match="more than 115 days"):
+        scale(graph, np.array([True, True]), 1e300, cost="user")
+    with pytest.raises(TransformError, match="more than 115 days"):
+        scale_lags(graph, np.array([True]), 1e300)
+
+
 def test_scale_lags_changes_only_selected_edges() -> None:
     """The untraced time between host tasks shrinks; launch lags stay."""
     graph = two_kernels(lag_ns=10)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.transforms.literal import literal
 from foretrace.transforms.repetition import repeat
@@ -91,3 +93,11 @@ def test_once_is_the_graph_itself() -> None:
 
     assert repeat(graph, np.array([True]), 1)[0] is graph
     assert repeat(graph, np.array([False]), 3)[0] is graph
+
+
+def test_a_graph_too_large_for_memory_is_refused() -> None:
+    """A typing error in k must not fill the memory."""
+    graph = literal([("a", "host", 0, 5, None), ("u", "host", 0, 5, None)])
+
+    with pytest.raises(TransformError, match=r"make 1e\+30 tasks, more than 10,000,000"):
+        repeat(graph, np.array([True, False]), 10**30)

@@ -49,6 +49,7 @@ def test_text_becomes_what_ifs() -> None:
         ("batch_size(n='64')", "batch_size: n='64' has the wrong type; give int"),
         ("batch_size(n=True)", "batch_size: n=True has the wrong type"),
         ("batch_size", r"batch_size needs the parameter n \(int\)"),
+        ("faster_host(speedup=2, speedup=3)", "faster_host: speedup is given twice"),
         ("faster_kernels(speedup=[2])", "has the wrong type; give float"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,20 @@ def test_a_folder_that_is_not_there(trace: Trace, tmp_path: Path) -> None:
     """The error names the path and the system's reason."""
     with pytest.raises(TraceError, match=r"cannot write there \(No such file"):
         save(trace, tmp_path / "none" / "t.parquet")
+
+
+def test_only_regular_files_are_replaced(trace: Trace, tmp_path: Path) -> None:
+    """A pipe, as a device would, stays what it is; a link keeps pointing at the new file."""
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("file.parquet")
+    save(trace, link)
+
+    with pytest.raises(TraceError, match="not a regular file"):
+        save(trace, pipe)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert (tmp_path / "file.parquet").is_file()
 
 
 def test_a_table_without_a_column_is_not_saved(trace: Trace, tmp_path: Path) -> None:

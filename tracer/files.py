@@ -75,6 +75,8 @@ def _content(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise TraceError(f"{path}: a folder; name the trace files in it")
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{path}: no regular file; write the trace into a file first")
         return path.read_bytes()
     except FileNotFoundError as error:
         raise TraceError(f"{path}: there is no such file") from error

@@ -31,12 +31,14 @@ UNIQUE = ["start_ns", "duration_ns", "correlation", "external_id"]
 def save(trace: Trace, path: str | Path) -> Path:
     """Write *trace* to *path*, whole or not at all, and return the path.
 
-    The file is written under a temporary name beside *path*, flushed to disk, then renamed.
+    The file is written under a temporary name beside *path*, flushed to disk, then renamed. A
+    link stays, and what it points at is replaced.
 
     Raises
     ------
     TraceError
-        If the folder does not exist or cannot be written to, or a column is missing.
+        If *path* is a folder, a device or a pipe, its folder does not exist or cannot be written
+        to, or a column is missing.
     """
     import pyarrow.parquet as pq
 
@@ -44,7 +46,10 @@ def save(trace: Trace, path: str | Path) -> Path:
     path = Path(path)
     content = _arrow(trace)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{path}: cannot write there (not a regular file); name a file")
+        real = path.resolve()
+        handle, temporary = tempfile.mkstemp(prefix=f".{real.name}-", dir=real.parent)
     except OSError as error:
         raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
     try:
@@ -54,7 +59,7 @@ def save(trace: Trace, path: str | Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        Path(temporary).replace(real)
     except OSError as error:
         raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
     finally:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.errors import TransformError
 from foretrace.transforms.amp_device import amp_on_device
 from foretrace.transforms.amp_host import amp_on_host
 from foretrace.transforms.parameters import choice
+from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 DTYPES = ("bf16", "fp16")
 ATTENTION = ("flash1", "flash2", "flash3", "mem_efficient")
+NOTE = "amp: matrix products and convolutions run"
+"""Begins the note by which a second application is found: kernels keep their fp32 names."""
 
 
 def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Graph:
@@ -49,6 +53,9 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     """
     choice("dtype", dtype, DTYPES)
     choice("attention", attention, ATTENTION)
-    if has_device(graph):
-        return amp_on_device(graph, dtype, attention)
-    return amp_on_host(graph, dtype)
+    if any(note.startswith(NOTE) for note in graph.notes):
+        raise TransformError("nothing to change: amp was applied to this job already")
+    changed = (
+        amp_on_device(graph, dtype, attention) if has_device(graph) else amp_on_host(graph, dtype)
+    )
+    return noted(changed, f"{NOTE} in {dtype}")

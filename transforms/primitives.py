@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 CHAINS = ("thread", "stream")
 ARRIVALS = ("fork", "join", "event", "data")
+MOST_NS = 10**16
+"""No change makes a window longer than this (115 days): a replay adds up many windows."""
 
 
 def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: str) -> Graph:
@@ -45,7 +47,7 @@ def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: 
     Raises
     ------
     TransformError
-        If a factor is negative or not finite.
+        If a factor is negative or not finite, or the work grows beyond `MOST_NS`.
 
     Examples
     --------
@@ -60,7 +62,7 @@ def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: 
     changed = factors != 1.0
     if not changed.any():
         return graph
-    work = np.rint(graph.tasks["work_ns"].to_numpy() * factors).astype(np.int64)
+    work = _whole_ns(graph.tasks["work_ns"].to_numpy() * factors)
     label = labelled(graph.tasks["cost"], changed, cost)
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, cost=label))
 
@@ -70,8 +72,14 @@ def scale_lags(graph: Graph, where: Mask, factor: float) -> Graph:
     if factor == 1.0 or not where.any():
         return graph
     lag = graph.edges["lag_ns"].to_numpy()
-    scaled = np.where(where, np.rint(lag * factor), lag).astype(np.int64)
+    scaled = _whole_ns(np.where(where, lag * factor, lag))
     return replace(graph, edges=graph.edges.assign(lag_ns=scaled))
+
+
+def _whole_ns(times: npt.NDArray[np.float64]) -> Rows:
+    if times.sum() > MOST_NS:
+        raise TransformError("the changed job would take more than 115 days; use a smaller change")
+    return np.rint(times).astype(np.int64)
 
 
 def chain(graph: Graph) -> tuple[Rows, Rows]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import Mask, Rows, append, is_in
 from foretrace.transforms.primitives import CHAINS, chain, edge_rows
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from foretrace.graph.model import Graph
+
+MOST_TASKS = 10_000_000
+"""A graph with more tasks than this does not fit into the memory of a laptop."""
 
 
 def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
@@ -32,6 +36,11 @@ def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
     tuple
         The new graph, and per copy the rows of the selected tasks (the first are the originals).
 
+    Raises
+    ------
+    TransformError
+        The new graph would have more than `MOST_TASKS` tasks.
+
     Examples
     --------
     >>> from foretrace.transforms.literal import literal
@@ -45,6 +54,11 @@ def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
     count, size = len(graph.tasks), len(original)
     if times == 1 or not size:
         return graph, [original]
+    if (tasks_after := count + size * (times - 1)) > MOST_TASKS:
+        raise TransformError(
+            f"{times} repetitions make {tasks_after:.3g} tasks, more than {MOST_TASKS:,}; "
+            "repeat less often, or record fewer steps"
+        )
     copies = [original, *(count + size * c + np.arange(size) for c in range(times - 1))]
     place = np.full((times, count), np.arange(count))
     for copy, rows in enumerate(copies):

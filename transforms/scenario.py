@@ -209,6 +209,8 @@ def _parse(text: str) -> WhatIf:
     if node.args or any(keyword.arg is None for keyword in node.keywords):
         raise TransformError(f"{node.func.id}: name each parameter, as in name(parameter=value)")
     keys = [str(keyword.arg) for keyword in node.keywords]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise TransformError(f"{node.func.id}: {twice} is given twice; give it once")
     values = [_literal(node.func.id, keyword) for keyword in node.keywords]
     return what_if(node.func.id, dict(zip(keys, values, strict=True)))
 
