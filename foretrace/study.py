@@ -206,7 +206,24 @@ def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
         step_interval=found.prediction.step_interval,
         noise=pair.noise,
     )
-    return row, identity_row(pair.name, recorded)
+    return row, identity_row(pair.name, recorded, _unrest(recorded.meta.unprofiled_step_ns))
+
+
+def _unrest(steps_ns: tuple[int, ...]) -> str | None:
+    """Say when the steps without the profiler drift by more than a recording may be off.
+
+    >>> _unrest((100, 100, 100, 101))
+    >>> _unrest((100, 100, 110, 110))
+    'not quiet: its steps without the profiler drift by 9.5%'
+    """
+    if len(steps_ns) < 2:  # noqa: PLR2004 - one step cannot drift
+        return None
+    half = len(steps_ns) // 2
+    first, second = trimmed_mean(steps_ns[:half]), trimmed_mean(steps_ns[half:])
+    drift = abs(second - first) / trimmed_mean(steps_ns)
+    if drift <= NOISE_LIMIT:
+        return None
+    return f"not quiet: its steps without the profiler drift by {drift:.1%}"
 
 
 def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:
