@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from foretrace.errors import ForetraceError
 
@@ -13,10 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line here as everywhere."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with *message* and exit code 2."""
+        self.exit(2, f"foretrace: {message} (see {self.prog} --help)\n")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Record before/after pairs as *arguments* say; return the exit code."""
     options = _parser().parse_args(list(arguments))
-    if options.minutes <= 0:
+    if not options.minutes > 0:  # NaN is not, either
         sys.stderr.write(f"foretrace: --minutes is {options.minutes:g}, expected more than 0\n")
         return 2
     try:
@@ -29,9 +37,15 @@ def main(arguments: Sequence[str]) -> int:
             cpu=options.cpu,
             out=options.out,
         )
-    except (ForetraceError, OSError) as error:
+    except ForetraceError as error:
         sys.stderr.write(f"foretrace: {error}\n")
         return 1
+    except OSError as error:
+        sys.stderr.write(f"foretrace: {error.filename or options.out}: {error.strerror}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("foretrace: interrupted\n")
+        return 130
     except ModuleNotFoundError as error:
         sys.stderr.write(f"foretrace: recording needs {error.name}: pip install {error.name}\n")
         return 1
@@ -39,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="foretrace record-pairs",
         description="Record measured before/after pairs over models and variants on this machine.",
     )

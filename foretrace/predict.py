@@ -128,12 +128,14 @@ def predict(graph: Graph, scenario: Scenario) -> Prediction:
     Raises
     ------
     TransformError
-        A transform does not apply to this graph, or a parameter is out of range.
+        A transform does not apply to this graph, a parameter is out of range, or no work is left.
     """
     changed = apply(graph, scenario)
     before, after = replay(graph), replay(changed)
     if before.step_ns <= 0:
         raise TransformError("the recorded step has no work, so no ratio can be formed")
+    if after.step_ns <= 0:
+        raise TransformError("nothing is left of the step after the change; use a smaller change")
     measured = measured_step(graph)
     error = validated_error(names(scenario), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns

@@ -159,6 +159,8 @@ def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "said"),
     [
         (["--minutes", "0"], 2, "--minutes is 0"),
+        (["--minutes", "nan"], 2, "--minutes is nan"),
+        (["--cpu", "--out", __file__], 1, "test_cli.py: File exists"),
         (["--cpu", "--models", "no_such_model"], 1, "no_such_model"),
     ],
 )
@@ -166,8 +168,19 @@ def test_record_pairs_refuses(
     arguments: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A budget of nothing is wrong usage; an unknown model is a bad input."""
-    assert cli_pairs.main([*arguments, "--out", str(tmp_path)]) == code
+    assert cli_pairs.main(["--out", str(tmp_path), *arguments]) == code
     assert said in capsys.readouterr().err
+
+
+def test_wrong_usage_of_record_pairs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its own parser, too, says in one line what is wrong."""
+    with pytest.raises(SystemExit) as end:
+        cli_pairs.main(["--minutes", "few"])
+
+    said = capsys.readouterr().err
+    assert end.value.code == 2
+    assert said.startswith("foretrace: argument --minutes: invalid float value: 'few'")
+    assert said.count("\n") == 1
 
 
 def test_record_pairs_names_a_missing_package(

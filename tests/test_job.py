@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,8 @@ from helper_beside import NAME
 def job(): return Job(lambda: None, name=NAME)
 def fails(): raise KeyError("no data")
 def wrong(): return 3
+def leaves(): raise SystemExit
+def unfit(): return Job(3)
 constant = 5
 """
 
@@ -55,6 +57,8 @@ def test_a_module_and_a_function_give_the_job(script: str) -> None:
         ("{script}:absent", "has no function 'absent'"),
         ("{script}:constant", "has no function 'constant'"),
         ("{script}:fails", "failed: KeyError: 'no data'"),
+        ("{script}:leaves", "ended the program: sys.exit(None); return from the function"),
+        ("{script}:unfit", "job 'job': step must be callable"),
         ("{script}:wrong", "returned int: return a foretrace.tracer.job.Job"),
         ("no_such_module_here:job", "importing no_such_module_here failed: ModuleNotFoundError"),
     ],
@@ -74,6 +78,14 @@ def test_a_script_that_does_not_compile_is_one_clear_line(tmp_path: Path) -> Non
     with pytest.raises(RecordError, match=r"importing .* failed: SyntaxError"):
         load_job(f"{path}:job")
     assert "broken_script" not in sys.modules
+
+
+def test_a_script_that_ends_the_program_is_one_clear_line(tmp_path: Path) -> None:
+    """A script that trains when imported, and then exits, defines no job."""
+    path = tmp_path / "leaving_script.py"
+    path.write_text("raise SystemExit(0)\n")
+    with pytest.raises(RecordError, match=r"importing .* ended the program: sys.exit\(0\)"):
+        load_job(f"{path}:job")
 
 
 def test_a_step_without_loader_takes_no_argument() -> None:
@@ -104,3 +116,27 @@ def test_the_device_decides_whether_timing_waits() -> None:
     """A stated device is taken at its word; without one, a CPU build has nothing to wait for."""
     assert Job(print, device="cuda:1").uses_cuda
     assert not Job(print, device="cpu").uses_cuda
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"step": 3}, "step must be callable"),
+        ({"batch_size": "many"}, "batch_size must be a whole number from 1 on"),
+        ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
+        ({"batch_size": True}, "batch_size must be a whole number from 1 on"),
+        ({"model": 3}, "model must be a torch.nn.Module"),
+        ({"optimizer": 3}, "optimizer must be a torch optimizer"),
+        ({"loader": 3}, "loader must be iterable"),
+    ],
+)
+def test_a_wrong_part_of_a_job_is_named_at_once(wrong: dict[str, Any], text: str) -> None:
+    """The mistake is one line, and the recording does not begin."""
+    with pytest.raises(RecordError, match=f"job 'mine': {text}"):
+        Job(**{"step": print, "name": "mine", **wrong})
+
+
+def test_a_step_that_ends_the_program_is_an_error() -> None:
+    """sys.exit in a step would end the recording with exit code 0 and without a trace."""
+    with pytest.raises(RecordError, match=r"a step of 'job' ended the program: sys.exit\(0\)"):
+        runner(Job(lambda: sys.exit(0)))()

@@ -137,6 +137,12 @@ def test_a_step_without_work_cannot_be_predicted() -> None:
         predict(empty, parse_scenario([FASTER_GEMM]))
 
 
+def test_a_change_that_leaves_nothing_cannot_be_predicted() -> None:
+    """Kernels a thousand million times as fast, and no host: the step would take no time."""
+    with pytest.raises(TransformError, match="nothing is left of the step"):
+        predict(device_bound(), parse_scenario(["faster_kernels(speedup=1e9)"]))
+
+
 def test_hardware_is_told_by_the_lanes() -> None:
     """A stream makes a GPU job, threads alone a CPU job."""
     assert has_device(device_bound())

@@ -7,6 +7,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
+from foretrace.replay import replay
 from foretrace.transforms.literal import literal
 from foretrace.transforms.repetition import repeat
 from tests.test_primitives import links
@@ -101,3 +102,22 @@ def test_a_graph_too_large_for_memory_is_refused() -> None:
 
     with pytest.raises(TransformError, match=r"make 1e\+30 tasks, more than 10,000,000"):
         repeat(graph, np.array([True, False]), 10**30)
+
+
+def test_a_loader_labelled_a_step_early_feeds_copy_by_copy() -> None:
+    """Main of step 1 starts the load labelled step 0, which main of step 1 ends by using.
+
+    Twice per step: main 1 starts the last load of step 0, main 1' the first of step 1.
+    """
+    graph = literal(
+        [(name, "host", 0, 5, None) for name in ("a0", "b0", "a1", "b1")]
+        + [("load0", "host", 1, 9, "load"), ("load1", "host", 1, 9, "load")],
+        [(2, 4, "fork", 1), (4, 3, "join", 1)],
+        columns={"step": np.array([0, 0, 1, 1, 0, 1], np.int32)},
+        wrap=True,
+    )
+    graph, copies = repeat(graph, np.ones(6, bool), 2)
+
+    assert copies[1].tolist() == [6, 7, 8, 9, 10, 11]
+    assert links(check(graph), "fork") == [(2, 10, 1, 0), (8, 5, 1, 0)]
+    assert replay(graph).step_ns > 0

@@ -34,11 +34,28 @@ class Job:
     name: str = "job"
     device: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later, in the middle of a recording."""
+        size = self.batch_size
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        mistakes = {
+            "step must be callable": not callable(self.step),
+            "batch_size must be a whole number from 1 on": size is not None
+            and not (whole and size >= 1),
+            "model must be a torch.nn.Module": not _is_a(self.model, "parameters", "modules"),
+            "optimizer must be a torch optimizer": not _is_a(self.optimizer, "param_groups")
+            and not _is_a(self.optimizer, "optimizer"),  # the latter wraps one
+            "loader must be iterable": not _is_a(self.loader, "__iter__"),
+        }
+        for mistake, is_made in mistakes.items():
+            if is_made:
+                raise RecordError(f"job {self.name!r}: {mistake}")
+
     @property
     def uses_cuda(self) -> bool:
         """Whether steps leave work on a GPU, so that timing has to wait for it."""
         if self.device is not None:
-            return self.device.startswith("cuda")
+            return str(self.device).startswith("cuda")
         torch = sys.modules.get("torch")
         if torch is None or not torch.cuda.is_available():
             return False
@@ -51,14 +68,27 @@ def runner(job: Job) -> Callable[[], None]:
 
     A loader that runs out is started again, as a training loop does between epochs.
     """
-    if job.loader is None:
-        return lambda: _discard(job.step())
-    batches = _endless(job)
-    return lambda: _discard(job.step(next(batches)))
+    batches = None if job.loader is None else _endless(job)
+
+    def run() -> None:
+        try:
+            if batches is None:
+                job.step()
+            else:
+                job.step(next(batches))
+        except SystemExit as error:
+            raise RecordError(f"a step of {job.name!r} ended the program: {_exit(error)}") from None
+
+    return run
 
 
-def _discard(_result: object) -> None:
-    """Drop what a step returns."""
+def _exit(error: SystemExit) -> str:
+    return f"sys.exit({error.code!r}); return from the function instead"
+
+
+def _is_a(value: Any, *attributes: str) -> bool:
+    """Tell whether *value* is None or has all *attributes*; torch itself is not imported."""
+    return value is None or all(hasattr(value, name) for name in attributes)
 
 
 def _endless(job: Job) -> Iterator[Any]:
@@ -89,6 +119,10 @@ def load_job(target: str) -> Job:
         raise RecordError(f"{where} has no function {name!r}: check the name after the colon")
     try:
         job = function()
+    except RecordError:
+        raise
+    except SystemExit as error:
+        raise RecordError(f"{target} ended the program: {_exit(error)}") from None
     except Exception as error:
         raise RecordError(f"{target} failed: {type(error).__name__}: {_line(error)}") from error
     if not isinstance(job, Job):
@@ -103,6 +137,10 @@ def _module(where: str, target: str) -> ModuleType:
         return _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
     except RecordError:
         raise
+    except SystemExit as error:
+        raise RecordError(
+            f"{target}: importing {where} ended the program: {_exit(error)}"
+        ) from None
     except Exception as error:
         raise RecordError(
             f"{target}: importing {where} failed: {type(error).__name__}: {_line(error)}"

@@ -29,7 +29,9 @@ def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
 
     What was between them but not selected runs once, with the first time. Edges inside a step
     exist once per copy; an edge that leaves the selection leaves the last copy, and what its end
-    waited for holds for the start of the next copy too; an edge from elsewhere enters the first.
+    waited for holds for the start of the next copy too; an edge from elsewhere enters the first. An
+    edge to an earlier step (a loader thread that is just ahead of its label) joins the first copy
+    to the last one of that step, and copy to copy before.
 
     Returns
     -------
@@ -137,9 +139,13 @@ class _Copier:
         is_chain = is_in(kinds, *CHAINS)
         leaves = where[src] & ~self.together
         leaves &= np.where(is_chain, self.is_last[src], ~self.inside[dst])
-        last = np.where(leaves, self.place[-1, src], src).astype(np.int32)
-        edges = self.graph.edges.assign(src=last)
+        early = ~is_chain & (self.jump < 0)
+        last = np.where(leaves & ~early, self.place[-1, src], src).astype(np.int32)
+        entered = np.where(early, self.place[-1, dst], dst).astype(np.int32)
+        edges = self.graph.edges.assign(src=last, dst=entered)
         free = ~is_chain & ~is_in(kinds, "launch", "return", "collective")
+        back = np.flatnonzero(free & early & where[src] & where[dst])
+        free &= ~early
         inner = np.flatnonzero(self.together & ~is_chain)
         ends = np.flatnonzero(free & where[src] & ~where[dst])
         starts = np.flatnonzero(free & ~where[src] & where[dst] & self.inside[src])
@@ -149,6 +155,7 @@ class _Copier:
             edges = self._waits(edges, ends, before, now)
             values = {"src": now[self.back.to[src[starts]]], "dst": now[dst[starts]]}
             edges = append(edges, starts, values)
+            edges = self._early(edges, back, before, now)
             edges = self._chains(edges, before, now)
         return edges
 
@@ -165,6 +172,13 @@ class _Copier:
         onward = ~same & (entry >= 0)
         values = {"src": before[src[onward]], "dst": now[entry[onward]], "shift": 0}
         return append(edges, ends[onward], values)
+
+    def _early(self, edges: pd.DataFrame, back: Rows, before: Rows, now: Rows) -> pd.DataFrame:
+        """Let the next copy, too, start what is labelled one step before it: the last copy."""
+        src = self.src[back]
+        entry = self.first_of[self._block(self.dst[back], self.step[src])]
+        has = entry >= 0
+        return append(edges, back[has], {"src": now[src[has]], "dst": before[entry[has]]})
 
     def _chains(self, edges: pd.DataFrame, before: Rows, now: Rows) -> pd.DataFrame:
         """Chain one copy, and put it behind the copy before it."""
@@ -222,6 +236,12 @@ class _Copier:
         src, dst = self.src, self.dst
         shift = self.graph.edges["shift"].to_numpy()
         return self.where[src] & self.where[dst] & (shift == 0) & (self.step[src] == self.step[dst])
+
+    @cached_property
+    def jump(self) -> Rows:
+        """Steps from the start of each edge to its end; a loader that is early has −1."""
+        steps = self.graph.steps * self.graph.edges["shift"].to_numpy().astype(np.int64)
+        return self.step[self.dst] + steps - self.step[self.src]
 
     @cached_property
     def goes_on(self) -> Mask:
