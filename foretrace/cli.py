@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -31,6 +31,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+INTERRUPTED = 130
+"""Exit code of a program that the user stopped, by the shell's custom."""
+
 TraceFile = Annotated[
     Path, typer.Argument(metavar="TRACE", help="Kineto .json[.gz], Nsight .sqlite[.gz] or our own")
 ]
@@ -46,6 +49,9 @@ StepPattern = Annotated[
 
 def main() -> int:
     """Entry point of the ``foretrace`` script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, _nowhere())
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a narrow terminal is no error
@@ -55,25 +61,40 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises, never prints a traceback."""
     try:
-        return int(app(list(arguments), standalone_mode=False) or 0)
+        code = int(app(list(arguments), standalone_mode=False) or 0)
+        sys.stdout.flush()
     except ForetraceError as error:
         return _fail(str(error), 1)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # the reader left
-        return 0
+        return _reader_left()
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # typer turned it into an exit
+            return _reader_left()
+        raise
     except OSError as error:
         return _fail(_os_text(error), 1)
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        code = INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last line of defence
         return _unexpected(error)
+    return _fail("interrupted", code) if code == INTERRUPTED else code
+
+
+def _reader_left() -> int:
+    """Write nothing more: whoever read the output, such as ``head``, has seen enough."""
+    sys.stdout = _nowhere()
+    return 0
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
 
 def _unexpected(error: Exception) -> int:
     if hasattr(error, "format_message"):  # a usage error of click, whichever copy typer uses
         return _fail(f"{error.format_message()} (see foretrace --help)", 2)
     if type(error).__name__ == "Abort":
-        return _fail("interrupted", 130)
+        return _fail("interrupted", INTERRUPTED)
     if os.environ.get("FORETRACE_DEBUG"):
         traceback.print_exception(error)
     kind = type(error).__name__

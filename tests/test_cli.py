@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -137,6 +138,45 @@ def test_a_reader_that_leaves_is_no_error(
     assert cli.run(["transforms"]) == 0
     sys.stdout.close()
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["transforms"], ["--help"]])
+def test_a_closed_pipe_ends_quietly_with_0(arguments: list[str]) -> None:
+    """The reader of the real process has gone before anything is written."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "foretrace", *arguments],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_output_that_nobody_wants_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started with both streams closed, as ``>&- 2>&-`` does, a command does its work."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr(sys, "argv", ["foretrace", "replay", str(write_small_trace(tmp_path))])
+
+    assert cli.main() == 0
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def test_an_interrupt_inside_a_command_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches us as typer's exit code."""
+    monkeypatch.setattr("foretrace.catalogue.catalogue", raising(KeyboardInterrupt()))
+
+    assert cli.run(["transforms"]) == 130
+    assert capsys.readouterr().err == "foretrace: interrupted\n"
 
 
 def test_transforms_as_json(capsys: pytest.CaptureFixture[str]) -> None:
