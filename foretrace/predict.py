@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.replay import replay
-from foretrace.tracer.measure import trimmed_mean
+from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.scenario import describe_scenario, names
 from foretrace.validated import ValidatedError, validated_error
@@ -27,6 +27,9 @@ RESAMPLES = 1_000
 SEED = 20_260_101
 LEVEL = 0.90
 """Share of true values that an interval means to cover."""
+DOUBTFUL = 0.05
+"""Where the unchanged replay misses the measured step, or that step drifts, by more than this
+share, nothing predicted from the recording counts as validated."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class Identity:
 class Prediction:
     """What a scenario does to the step time. Times in ns, of one step.
 
-    ``interval_ns`` covers the variation of the recorded steps and, where ``status`` is
-    ``"validated"``, the error that pairs of real measurements showed for these transforms;
+    ``interval_ns`` covers the variation of the recorded steps, what the unchanged replay misses
+    and, where pairs of real measurements tested these transforms, the error that those showed;
     ``step_interval`` is the relative part that comes from the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from.
@@ -118,7 +121,7 @@ def identity(graph: Graph) -> Identity:
         device_ns=timeline.device_step_ns,
         settled=timeline.settled,
         critical_path=timeline.breakdown("kind"),
-        warnings=_warnings(graph, timeline),
+        warnings=_warnings(graph, timeline) + _doubts(measured_step(graph), timeline),
     )
 
 
@@ -140,21 +143,23 @@ def predict(graph: Graph, scenario: Scenario) -> Prediction:
     error = validated_error(names(scenario), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
+    doubts = _doubts(measured, before)
+    missed = float(np.hypot(error.share, before.step_ns / measured.step_ns - 1))
     return Prediction(
         scenario=describe_scenario(scenario),
         measured=measured,
         replayed_before_ns=before.step_ns,
         replayed_after_ns=after.step_ns,
-        interval_ns=interval(predicted_ns, varied, error.share),
+        interval_ns=interval(predicted_ns, varied, missed),
         step_interval=varied,
-        status="validated" if error.is_validated else "unvalidated",
+        status="validated" if error.is_validated and not doubts else "unvalidated",
         critical_path_before=before.breakdown("kind"),
         critical_path_after=after.breakdown("kind"),
         costs=_cost_shares(changed),
         samples_before=graph.meta.batch_size,
         samples_after=changed.meta.batch_size,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
-        warnings=_warnings(graph, before) + _prediction_warnings(measured, after, error),
+        warnings=doubts + _warnings(graph, before) + _prediction_warnings(measured, after, error),
     )
 
 
@@ -200,6 +205,24 @@ def _warnings(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
     if not timeline.settled:
         notes.append("the replay did not settle on one period; its last repetitions are reported")
     return tuple(notes)
+
+
+def _doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
+    """Say why this recording cannot be trusted: the replay misses its step, or the step drifts."""
+    doubts = []
+    off = unchanged.step_ns / measured.step_ns - 1
+    if abs(off) > DOUBTFUL:
+        doubts.append(
+            f"the replay of the unchanged job is {off:+.1%} off the measured step: "
+            "record again on a quiet machine before trusting a prediction"
+        )
+    wandered = drift(measured.samples_ns) if measured.source == "unprofiled" else 0.0
+    if wandered > DOUBTFUL:
+        doubts.append(
+            f"the steps measured without the profiler drift by {wandered:.1%}: "
+            "the machine was not quiet"
+        )
+    return tuple(doubts)
 
 
 def _prediction_warnings(

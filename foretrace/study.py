@@ -16,7 +16,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import has_device, identity, measured_step
 from foretrace.progress import stage
 from foretrace.tracer.files import load
-from foretrace.tracer.measure import trimmed_mean
+from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.tracer.pairs import read_pairs
 from foretrace.transforms import apply, parse_scenario
 from foretrace.transforms.paper import paper
@@ -214,16 +214,12 @@ def _unrest(steps_ns: tuple[int, ...]) -> str | None:
 
     >>> _unrest((100, 100, 100, 101))
     >>> _unrest((100, 100, 110, 110))
-    'not quiet: its steps without the profiler drift by 9.5%'
+    'not quiet: its steps without the profiler drift by 10.0%'
     """
-    if len(steps_ns) < 2:  # noqa: PLR2004 - one step cannot drift
+    off = drift(steps_ns)
+    if off <= NOISE_LIMIT:
         return None
-    half = len(steps_ns) // 2
-    first, second = trimmed_mean(steps_ns[:half]), trimmed_mean(steps_ns[half:])
-    drift = abs(second - first) / trimmed_mean(steps_ns)
-    if drift <= NOISE_LIMIT:
-        return None
-    return f"not quiet: its steps without the profiler drift by {drift:.1%}"
+    return f"not quiet: its steps without the profiler drift by {off:.1%}"
 
 
 def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:

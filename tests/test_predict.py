@@ -94,13 +94,39 @@ def test_a_transform_without_pairs_is_unvalidated() -> None:
 
 
 def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of 10 % makes 40 µs an interval of 36 to 44."""
+    """An error of 10 % makes 20 µs an interval of 18 to 22."""
     monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.1})
+    graph = replace(device_bound(), measured_step_ns=40_000)
+
+    found = predict(graph, parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "validated"
+    assert found.interval_ns == pytest.approx((18_000, 22_000))
+
+
+def test_a_replay_that_misses_the_measured_step_validates_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 µs against 80: a first warning, no label, and an interval wider by what is missed."""
+    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.0})
 
     found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
 
-    assert found.status == "validated"
-    assert found.interval_ns == pytest.approx((36_000, 44_000))
+    assert found.status == "unvalidated"
+    assert found.warnings[0].startswith("the replay of the unchanged job is -50.0% off")
+    assert found.interval_ns == pytest.approx((20_000, 60_000))
+    assert found.warnings[0] in identity(device_bound()).warnings
+
+
+def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second half of the unprofiled steps is 10 % slower: the machine was not quiet."""
+    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.0})
+    steps = (38_000,) * 5 + (41_800,) * 5
+
+    found = predict(device_bound(unprofiled_step_ns=steps), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "unvalidated"
+    assert any("drift by 10.0%" in warning for warning in found.warnings)
 
 
 def test_more_samples_per_step_count_as_speed() -> None:

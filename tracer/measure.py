@@ -45,6 +45,18 @@ def trimmed_mean(values: Sequence[float]) -> float:
     return sum(kept) / len(kept)
 
 
+def drift(values: Sequence[float]) -> float:
+    """Return by which share the second half of a series differs from the first.
+
+    >>> drift([10, 10, 11, 11]), drift([7])
+    (0.1, 0.0)
+    """
+    if len(values) < 2:  # noqa: PLR2004 - one value cannot drift
+        return 0.0
+    half = len(values) // 2
+    return round(abs(trimmed_mean(values[half:]) / trimmed_mean(values[:half]) - 1), 6)
+
+
 def noise(before: Sequence[float], after: Sequence[float]) -> float:
     """Return by which share the ratio of two interleaved series drifts between their halves.
 
