@@ -155,7 +155,7 @@ def _public_pairs(study: Study) -> list[str]:
         "",
         "Recorded and measured by others; the recordings are named in `traces/study.toml`.",
         "Every rule of the graph was developed on these same recordings, so none is held out.",
-        '"Optimizer" rows compare the device time of the optimizer phase, not the step.',
+        '"Optimizer" rows compare the device time of the optimizer phase and count in no mean.',
         "",
         *_HEAD,
         *map(_pair_line, rows),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import NamedTuple
 
 import pytest
@@ -52,6 +58,25 @@ def words_of(command: str) -> list[str]:
 COMMANDS = shown()
 
 
+def checkout(folder: Path) -> Path:
+    """Return a new folder that looks like a checkout with the public recordings beside it."""
+    made_here = folder / "checkout"
+    made_here.mkdir()
+    (made_here / "examples").symlink_to(ROOT / "examples")
+    (folder / "shared").symlink_to(ROOT.parent / "shared")
+    return made_here
+
+
+@cache
+def made(name: str) -> Path:
+    """Return the file that an earlier command of a page writes, by running that command once."""
+    command = next(e.command for e in COMMANDS if e.command.endswith(f"--out {name}"))
+    folder = checkout(Path(mkdtemp(prefix="foretrace-docs-")))
+    with contextlib.chdir(folder):
+        assert cli.run(words_of(command)[1:]) == 0
+    return folder / name
+
+
 def test_the_pages_show_commands() -> None:
     """The search for commands finds some on every page that has them."""
     assert {entry.page for entry in COMMANDS} >= {"README.md", "traces/README.md"}
@@ -90,11 +115,11 @@ def test_commands_run_and_print_what_is_shown(
     for word in public:
         if not (ROOT / word).exists():
             pytest.skip(f"the public recordings are not here: {word}")
-    checkout = tmp_path / "checkout"
-    checkout.mkdir()
-    (checkout / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "shared").symlink_to(ROOT.parent / "shared")
-    monkeypatch.chdir(checkout)
+    monkeypatch.chdir(checkout(tmp_path))
+    for name in words[1:]:
+        if name.endswith(".parquet") and words[words.index(name) - 1] != "--out":
+            shutil.copy(made(name), name)
+    capsys.readouterr()
 
     assert cli.run(words[1:]) == 0
 
@@ -104,6 +129,44 @@ def test_commands_run_and_print_what_is_shown(
         page.write_text(page.read_text("utf-8").replace(entry.output, printed), "utf-8")
     elif entry.output:
         assert printed == entry.output
+
+
+@pytest.mark.parametrize("name", ["own_job.py", "own_loop.py"])
+def test_the_readme_shows_the_examples_as_they_are(name: str) -> None:
+    """What is shown is what runs."""
+    code = (ROOT / "examples" / name).read_text("utf-8").split('"""\n', 1)[1].strip()
+
+    assert f"```python\n{code}\n```" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_the_example_of_an_own_loop_runs(tmp_path: Path) -> None:
+    """It prints the unprofiled steps and leaves a trace file."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "own_loop.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.startswith("(")
+    assert (tmp_path / "loop.parquet").is_file()
+
+
+def test_the_readme_s_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last block of Python on the front page, beside the files that the commands wrote."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("before.parquet", "after.parquet"):
+        shutil.copy(made(name), name)
+    blocks = re.findall(
+        r"^```python\n(import foretrace\n.*?)^```$",
+        (ROOT / "README.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+
+    assert len(blocks) == 1
+    exec(blocks[0], {})  # noqa: S102 - our own page
 
 
 def test_the_readme_quotes_the_accuracy_page() -> None:

@@ -64,7 +64,7 @@ def dataloader(
     has too few cores for all, a step takes at least the processor time of everybody divided by
     the cores.
     Unknown: disks and memory that the workers share; a slower host while they run (5 to 10 % seen).
-    Source: measured pairs on a CPU (10 pairs, 1.7 % in the median); public ResNet-50 pairs.
+    Source: public ResNet-50 pairs, and pairs measured on CPUs (docs/accuracy.md).
 
     Examples
     --------

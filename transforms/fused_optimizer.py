@@ -141,7 +141,7 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     if rate is None or not size:
         raise TransformError(
             "fused_optimizer on a CPU needs the parameters' bytes and the machine's memory "
-            "rates; record the job with foretrace record"
+            "rates; record the job with foretrace record, and give it optimizer=..."
         )
     first = first_per_step(graph, where)
     graph, _ = insert(

@@ -47,7 +47,7 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     are added to those there are: three memory passes over the parameters, one launch per tensor.
     Unknown: gradients of a DDP job that are exchanged only once (``no_sync``); this predicts one
     exchange per batch.
-    Source: measured pairs on a CPU (15 pairs, 0.9 % in the median).
+    Source: pairs measured on CPUs (docs/accuracy.md).
 
     Examples
     --------

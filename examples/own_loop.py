@@ -1,0 +1,12 @@
+"""Recording inside a loop of one's own: run it as a script."""
+
+from own_job import job
+
+from foretrace.tracer.record import recording
+
+training = job()
+with recording(training, out="loop.parquet") as session:
+    while not session.done:  # or any loop that is long enough: step() then does nothing more
+        training.step()
+        session.step()
+print(session.trace.meta.unprofiled_step_ns)
