@@ -61,7 +61,7 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises, never prints a traceback."""
     try:
-        code = int(app(list(arguments), standalone_mode=False) or 0)
+        code = int(app(list(arguments) or ["--help"], standalone_mode=False) or 0)
         sys.stdout.flush()
     except ForetraceError as error:
         return _fail(str(error), 1)

@@ -40,9 +40,10 @@ def raising(error: BaseException) -> Any:
     return fail
 
 
-def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    """--help names all commands and ends with 0."""
-    assert cli.run(["--help"]) == 0
+@pytest.mark.parametrize("arguments", [["--help"], []])
+def test_help_lists_every_command(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--help, and no command at all, names all commands and ends with 0."""
+    assert cli.run(arguments) == 0
 
     shown = capsys.readouterr().out
     assert [name for name in COMMANDS if f"  {name} " not in shown] == []

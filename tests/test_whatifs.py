@@ -96,6 +96,20 @@ def test_loading_can_come_back_into_the_job() -> None:
     assert changed.tasks["work_ns"][changed.tasks["phase"] == "load"].tolist() == [80 * MS] * 2
 
 
+@pytest.mark.parametrize(("workers", "loads", "main"), [(0, 0, 50), (1, 4, 2.5)])
+def test_workers_that_keep_up_are_known_by_what_a_batch_costs(
+    workers: int, loads: int, main: float
+) -> None:
+    """Handing over took 10 ms a step; the recorder saw that a batch alone takes 50."""
+    job = loading(10, 20, loader={"workers": 4, "load_ns": 50 * MS, "cpu_share": 0.0})
+
+    tasks = check(dataloader(job, workers=workers)).tasks
+    on_main = (tasks["phase"] == "load") & (tasks["kind"] == "host")
+
+    assert tasks["work_ns"][tasks["kind"] == "load"].tolist() == [50 * MS] * loads
+    assert tasks["work_ns"][on_main].tolist() == [round(main * MS)] * 4
+
+
 def test_a_loader_that_cannot_be_read_is_an_error() -> None:
     """Unknown workers, no loading at all, workers that keep up, or threads instead."""
     with pytest.raises(TransformError, match="give recorded_workers"):
@@ -279,6 +293,20 @@ def test_what_little_follows_the_update_is_no_batch() -> None:
 
     assert changed.tasks["name"].tolist() == ["fwd", "bwd", "update", "end", "fwd", "bwd"]
     assert "gradient_accumulation: adding gradients is not counted" in changed.notes
+
+
+def test_what_starts_the_backward_pass_belongs_to_every_batch() -> None:
+    """Gradients zeroed between forward and backward do not cut the seed of the backward off."""
+    graph = literal(
+        [("fwd", "host", 0, 90, "forward"), ("zero_grad", "host", 0, 9, "optimizer"),
+         ("seed", "host", 0, 5, "forward"), ("bwd", "host", 1, 90, "backward")],
+        [(2, 3, "fork", 1)],
+    )  # fmt: skip
+    changed = check(gradient_accumulation(graph, k=2))
+
+    assert changed.tasks["name"].tolist() == [
+        "fwd", "zero_grad", "seed", "bwd", "fwd", "seed", "bwd",
+    ]  # fmt: skip
 
 
 def test_accumulation_without_known_update_kernels_says_so() -> None:
