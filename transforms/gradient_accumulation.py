@@ -78,7 +78,7 @@ def per_batch(graph: Graph) -> Mask:
 
     What a step does before its first or after its last optimizer task belongs to the update
     (the end of the step's range, say) unless it is a real share of the step, or starts a backward
-    pass: gradients may be zeroed just before that.
+    pass after it: gradients may be zeroed just before that.
     """
     tasks = graph.tasks
     update = is_in(tasks["phase"], "optimizer")
@@ -93,22 +93,24 @@ def per_batch(graph: Graph) -> Mask:
     work = tasks["work_ns"].to_numpy().astype(np.float64)
     total = np.bincount(key, weights=work * (host & ~update), minlength=keys)
     gone = np.zeros(len(tasks), bool)
-    for side in (start < first[key], start > last[key]):
+    before, after = start < first[key], start > last[key]
+    after &= ~_hands_over(graph, after & has_update, key, keys)[key]
+    for side in (before, after):
         minor = side & has_update
         share = np.bincount(key, weights=work * minor, minlength=keys)
-        gone |= minor & ((share < MINOR * total) & ~_hands_over(graph, minor, key, keys))[key]
+        gone |= minor & (share < MINOR * total)[key]
     by = launch_edges(graph)
     call = graph.edges["src"].to_numpy()[by] if len(graph.edges) else by
     gone |= (by >= 0) & gone[call]
     return ~update & ~gone
 
 
-def _hands_over(graph: Graph, minor: Mask, key: Rows, keys: int) -> Mask:
-    """Tell, per lane and step, whether tasks of *minor* fork a forward or backward pass."""
+def _hands_over(graph: Graph, where: Mask, key: Rows, keys: int) -> Mask:
+    """Tell, per lane and step, whether tasks *where* fork a forward or backward pass."""
     edges, phase = graph.edges, graph.tasks["phase"]
     fork = is_in(edges["kind"], "fork")
     src, dst = (edges[end].to_numpy()[fork] for end in ("src", "dst"))
-    found = minor[src] & is_in(phase, "forward", "backward")[dst]
+    found = where[src] & is_in(phase, "forward", "backward")[dst]
     return np.bincount(key[src[found]], minlength=keys) > 0
 
 
