@@ -77,7 +77,7 @@ def dataloader(
     whole("workers", workers, 0)
     whole("prefetch", prefetch, 1)
     loading = _find(graph, recorded_workers)
-    if workers == 0 and loading.on_main:
+    if workers == 0 and loading.on_main and not (graph.meta.loader or {}).get("workers"):
         return graph
     if workers == 0:
         return _inline(graph, loading)
@@ -121,6 +121,8 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
         )
     role = is_in(graph.lanes["role"], "main")[lane]
     own = role & is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host")
+    if known.get("workers") and known.get("load_ns") and own.any():
+        return _Loading(own, first_per_step(graph, own), float(known["load_ns"]), on_main=True)
     work = tasks["work_ns"].to_numpy()[own].sum() / graph.steps
     if work < VISIBLE * graph.measured_step_ns or not own.any():
         raise TransformError(
