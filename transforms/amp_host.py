@@ -26,7 +26,6 @@ CAST_BYTES = 6
 """A cast between 32 and 16 bits moves 6 bytes per element."""
 
 MEMORY = ("pointwise", "reduce", "norm")
-OUTER = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::lstm", "aten::gru")
 
 
 def amp_on_host(graph: Graph, dtype: str) -> Graph:

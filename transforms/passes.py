@@ -36,9 +36,6 @@ ADAM_PASSES, MOMENTUM_PASSES, PLAIN_PASSES = 7, 5, 3
 TENSORS_PER_LAUNCH = 36
 """Four lists (parameter, gradient, two states) fit that many tensors into one launch (PyTorch)."""
 
-ELEMENTS_PER_LAUNCH = 320 * 65_536
-"""Blocks per launch times elements per block of PyTorch's multi-tensor kernels."""
-
 
 @dataclass(frozen=True)
 class Update:
