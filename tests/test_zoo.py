@@ -40,6 +40,7 @@ PUBLISHED_PARAMETERS = {  # in millions, as the papers and torchvision count the
     "bert-large": 334.0,
     "gpt2": 124.0,
     "vit-b16": 86.6,
+    "mobilenet": 3.5,
 }
 
 

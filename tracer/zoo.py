@@ -32,7 +32,7 @@ class Model:
     name: str
     module: str
     cls: str
-    data: str  # "images", "pixels", "tokens", "sentences" or "clicks"
+    data: str  # "images", "pixels", "tokens", "sentences", "vectors" or "clicks"
     full: Shape
     small: Shape
 
@@ -75,6 +75,12 @@ def _sentences(samples: int, *, length: int, words: int) -> tuple[Any, ...]:
     return tuple(torch.randint(words, (samples, length)) for _ in range(3))
 
 
+def _vectors(samples: int, *, length: int) -> tuple[Any, ...]:
+    import torch
+
+    return (torch.rand(samples, length),)
+
+
 def _clicks(samples: int, *, tables: int, rows: int, dense: int, bag: int) -> tuple[Any, ...]:
     import torch
 
@@ -87,6 +93,7 @@ BATCHES: dict[str, Callable[..., tuple[Any, ...]]] = {
     "pixels": _pixels,
     "tokens": _tokens,
     "sentences": _sentences,
+    "vectors": _vectors,
     "clicks": _clicks,
 }
 
@@ -209,6 +216,36 @@ ZOO = (
             512,
             {"tables": 8, "rows": 10_000, "dense": 13, "bag": 4},
         ),
+    ),
+    _vision(
+        "mobilenet",
+        "MobileNet",
+        {
+            "stages": (
+                *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
+                *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
+            ),
+            "stem": 32,
+            "head": 1280,
+        },
+        {"stages": ((1, 8, 1, 1), (6, 12, 2, 2), (6, 16, 2, 2)), "stem": 16, "head": 128},
+        (96, 12, 64),
+    ),
+    Model(
+        "autoencoder",
+        SEQUENCE,
+        "Autoencoder",
+        "vectors",
+        Shape({"widths": (3072, 4096, 2048, 1024, 256)}, 2048, {"length": 3072}),
+        Shape({"widths": (784, 1000, 500, 250, 30)}, 192, {"length": 784}),
+    ),
+    Model(
+        "lstm-lm",
+        SEQUENCE,
+        "LanguageModel",
+        "tokens",
+        Shape({"layers": 2, "width": 1500, "words": 10_000}, 64, {"length": 35, "words": 10_000}),
+        Shape({"layers": 2, "width": 160, "words": 4_000}, 12, {"length": 24, "words": 4_000}),
     ),
 )
 

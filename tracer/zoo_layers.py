@@ -26,10 +26,14 @@ class Checkpointed(nn.Module):
         return part(*inputs)
 
 
-def conv_norm(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> nn.Sequential:
+def conv_norm(
+    inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
     """Return convolution, batch norm and ReLU."""
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.Conv2d(
+            inputs, outputs, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False
+        ),
         nn.BatchNorm2d(outputs),
         nn.ReLU(),
     )
@@ -165,6 +169,62 @@ class DenseNet(Checkpointed):
         for stage in self.stages:
             x = self.run(stage, x)
         return F.cross_entropy(self.head(F.relu(x).mean((2, 3))), labels)
+
+
+class InvertedResidual(nn.Module):
+    """MobileNetV2's block: widen, filter each channel by itself, narrow; a shortcut where it fits.
+
+    ReLU stands for the paper's ReLU6, which differs in one clamp.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, expansion: int, stride: int) -> None:
+        super().__init__()
+        wide = expansion * inputs
+        self.has_shortcut = stride == 1 and inputs == outputs
+        self.layers = nn.Sequential(
+            *([conv_norm(inputs, wide, 1)] if expansion > 1 else []),
+            conv_norm(wide, wide, 3, stride=stride, groups=wide),
+            nn.Conv2d(wide, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+
+    def forward(self, x: Any) -> Any:
+        """Return the block's output."""
+        return x + self.layers(x) if self.has_shortcut else self.layers(x)
+
+
+class MobileNet(Checkpointed):
+    """MobileNetV2; its stages are (expansion, channels, blocks, stride), as in the paper."""
+
+    def __init__(
+        self,
+        *,
+        stages: tuple[tuple[int, int, int, int], ...],
+        stem: int,
+        head: int,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.stem = conv_norm(3, stem, 3, stride=2)
+        inputs, parts = stem, []
+        for expansion, channels, count, stride in stages:
+            blocks = []
+            for block in range(count):
+                step = stride if block == 0 else 1
+                blocks.append(InvertedResidual(inputs, channels, expansion=expansion, stride=step))
+                inputs = channels
+            parts.append(nn.Sequential(*blocks))
+        self.stages = nn.ModuleList(parts)
+        self.top = conv_norm(inputs, head, 1)
+        self.head = nn.Linear(head, classes)
+
+    def forward(self, images: Any, labels: Any) -> Any:
+        """Return the loss."""
+        x = self.stem(images)
+        for stage in self.stages:
+            x = self.run(stage, x)
+        x = F.dropout(self.top(x).mean((2, 3)), 0.2, self.training)
+        return F.cross_entropy(self.head(x), labels)
 
 
 class UNet(Checkpointed):

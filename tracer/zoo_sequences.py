@@ -1,4 +1,6 @@
-"""The networks for sequences and tables: transformers, LSTM translation, DLRM. Torch alone.
+"""The networks for sequences, vectors and tables: transformers, LSTMs, an autoencoder, DLRM.
+
+Torch alone.
 
 As in `zoo_layers`, ``forward(*batch)`` returns the loss.
 """
@@ -116,6 +118,39 @@ class Translation(Checkpointed):
         weights = torch.softmax(x @ memory.transpose(1, 2) / memory.shape[2] ** 0.5, -1)
         x = torch.tanh(self.mix(torch.cat([x, weights @ memory], -1)))
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+
+class LanguageModel(Checkpointed):
+    """LSTM layers that predict the next word, after Zaremba and others; words are tied."""
+
+    def __init__(self, *, layers: int, width: int, words: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
+        self.head = nn.Linear(width, words)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens: Any, labels: Any) -> Any:
+        """Return the loss over all tokens."""
+        x = F.dropout(self.words(tokens), 0.5, self.training)
+        for layer in self.layers:
+            x = F.dropout(self.run(layer, x)[0], 0.5, self.training)
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+
+class Autoencoder(Checkpointed):
+    """An MLP down to a code and back up, after Hinton and Salakhutdinov."""
+
+    def __init__(self, *, widths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.halves = nn.ModuleList([_mlp(*widths), _mlp(*reversed(widths))])
+
+    def forward(self, vectors: Any) -> Any:
+        """Return the loss of the reconstruction."""
+        x = vectors
+        for half in self.halves:
+            x = self.run(half, x)
+        return F.mse_loss(x.float(), vectors)
 
 
 class DLRM(Checkpointed):
