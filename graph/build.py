@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from foretrace.graph.steps import Steps
     from foretrace.graph.threads import Threads
     from foretrace.tracer.trace import Trace
+
+ENGINE = re.compile(r"^autograd::engine")
+"""Operators under which autograd runs a node of the backward pass."""
 
 
 def build(trace: Trace, *, rules: Rules | None = None, step_pattern: str | None = None) -> Graph:
@@ -70,7 +74,7 @@ def _one_rank(trace: Trace, rank: int, rules: Rules, step_pattern: str | None) -
     devices = device_tasks(events, host)
     if not len(host) and not len(devices):
         raise GraphError(f"{trace.meta.source}: rank {rank} has neither host nor device work")
-    main = steps.thread if steps else _busiest_thread(host, devices)
+    main = steps.thread if steps else _busiest_thread(events, host, devices)
     markers = _markers(host, steps)
     stages = find_units(events, host) if rules.loader_edges else []
     threads = _threads(host, devices, main, stages, rules)
@@ -103,12 +107,18 @@ def _one_rank(trace: Trace, rank: int, rules: Rules, step_pattern: str | None) -
     return assemble(parts, trace.meta, rank, rules)
 
 
-def _busiest_thread(host: Host, devices: Devices) -> int:
-    """Return the thread with most launches; with most tasks where nothing was launched."""
+def _busiest_thread(events: Events, host: Host, devices: Devices) -> int:
+    """Return the thread with most launches; with most tasks where nothing was launched.
+
+    One that autograd runs its nodes on works for the training loop, unless there is no other.
+    """
     linked = devices.launching
     threads, count = np.unique(
         host.thread[linked] if len(linked) else host.thread, return_counts=True
     )
+    engine = np.unique(events.thread[events.is_kind("op") & events.named(ENGINE)])
+    if not (serves := np.isin(threads, engine)).all():
+        count = np.where(serves, 0, count)
     return int(threads[np.argmax(count)]) if len(threads) else -1
 
 

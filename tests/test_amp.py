@@ -173,3 +173,26 @@ def test_the_best_known_source_wins() -> None:
     assert streamed_ns(np.nan, A100, 2_000) is None
     with pytest.raises(AssertionError):
         best()
+
+
+def test_the_scaler_never_holds_the_lock_against_its_own_stream() -> None:
+    """Where no fork or join was found, its download still comes after the backward launches."""
+    tasks = [
+        ("cudaLaunchKernel", "launch", 0, 5_000, "optimizer"),
+        ("cudaLaunchKernel", "launch", 1, 5_000, "forward"),
+        ("aten::convolution_backward", "host", 1, 900_000, "backward"),
+        ("cudaLaunchKernel", "launch", 1, 5_000, "backward"),
+        ("s1688gemm", "kernel", 2, 100_000, "forward"),
+        ("s1688gemm", "kernel", 2, 100_000, "backward"),
+        ("addcdiv elementwise_kernel<Array<char*, 4>>", "kernel", 2, 50_000, "optimizer"),
+    ]
+    start = [900_000, 0, 5_000, 905_000, 6_000, 911_000, 1_011_000]
+    edges = [(0, 6, "launch"), (1, 4, "launch"), (3, 5, "launch")]
+    graph = literal(tasks, edges, columns={"start_ns": start}, meta=META, wrap=True)
+
+    changed = check(amp(graph, dtype="fp16"))
+
+    joins = changed.edges[changed.edges["kind"] == "join"]
+    assert changed.tasks["lane"][joins["src"]].tolist() == [1]
+    assert changed.tasks["wait"][joins["dst"]].tolist() == ["own"]
+    assert replay(changed).step_ns > 905_000

@@ -275,3 +275,17 @@ def test_operator_may_be_called_like_a_load() -> None:
     graph = build(trace(steps(4, 10_000, rows)))
 
     assert texts(graph, "name").count("batch") == 4
+
+
+def test_autograds_thread_is_never_the_main_one() -> None:
+    """Without steps the thread with most launches is, unless it runs the backward pass."""
+    node = "autograd::engine::evaluate_function: ReluBackward0"
+    backward = [op(node, 100, 400, thread=2)]
+    backward += [call(120 + 20 * i, 10, 10 + i, thread=2) for i in range(4)]
+    forward = [op("aten::relu", 0, 50), call(5, 10, 1), op("aten::add_", 520, 50), call(530, 9, 2)]
+    kernels = [kernel(40 + 100 * i, 90, c) for i, c in enumerate((1, 10, 11, 12, 13, 2))]
+
+    graph = build(trace([*forward, *backward, *kernels]))
+
+    assert graph.lanes[["id", "role"]].values.tolist()[:2] == [[1, "main"], [2, "autograd"]]
+    assert set(graph.edges["kind"]) >= {"fork", "join"}

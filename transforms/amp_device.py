@@ -200,6 +200,7 @@ def _scaler(graph: Graph, update: Update | None) -> Graph:
         )
     where = np.append(update.where, np.zeros(len(graph.tasks) - len(update.where), bool))
     first = first_per_step(graph, where)
+    earlier = _other_threads_call(graph, first)
     launches = update.launches
     work = round(UNSCALE_PASSES * update.pass_ns / launches) + update.floor_ns
     graph, _ = insert_kernels(
@@ -211,7 +212,7 @@ def _scaler(graph: Graph, update: Update | None) -> Graph:
         cost="roofline",
     )
     edges = launch_edges(graph)[first]
-    first, edges = first[edges >= 0], edges[edges >= 0]
+    first, edges, earlier = first[edges >= 0], edges[edges >= 0], earlier[edges >= 0]
     calls = graph.edges["src"].to_numpy()[edges].astype(np.int64)
     if not len(calls):
         return graph
@@ -237,4 +238,32 @@ def _scaler(graph: Graph, update: Update | None) -> Graph:
         cost="prior",
     )
     lag = graph.platform.launch_latency_ns
-    return replace(graph, edges=edge_rows(graph.edges, waits, copies, "launch", lag))
+    edges = edge_rows(graph.edges, waits, copies, "launch", lag)
+    edges = edge_rows(edges, earlier[earlier >= 0], waits[earlier >= 0], "join", 0)
+    return replace(graph, edges=edges)
+
+
+def _other_threads_call(graph: Graph, kernels: Rows) -> Rows:
+    """Return, per kernel, the last call of another thread that launched earlier on its stream.
+
+    −1 where its step has none. A call that blocks until the stream is done must come after it,
+    also where the recording does not show how the threads wait for each other: else it would
+    hold the driver's lock against the launch that it waits for.
+    """
+    now = graph.edges["shift"].to_numpy() == 0
+    call, before = (
+        _sources(graph, is_in(graph.edges["kind"], kind) & now) for kind in ("launch", "stream")
+    )
+    lane = graph.tasks["lane"].to_numpy()
+    own, at = lane[call[kernels]], before[kernels]
+    while (on := (at >= 0) & ((call[at] < 0) | (lane[call[at]] == own))).any():
+        at[on] = before[at[on]]
+    return np.where(at >= 0, call[at], -1)
+
+
+def _sources(graph: Graph, edges: Mask) -> Rows:
+    """Return, per task, where one of *edges* comes from; −1 where none leads to it."""
+    found = np.full(len(graph.tasks), -1, np.int64)
+    src, dst = (graph.edges[c].to_numpy()[edges] for c in ("src", "dst"))
+    found[dst] = src
+    return found
