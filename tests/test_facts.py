@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from foretrace.tracer import probe as probe_module
 from foretrace.tracer.annotate import annotated_modules
 from foretrace.tracer.facts import describe_loader, describe_optimizer, tensor_bytes
-from foretrace.tracer.probe import cores, probe
+from foretrace.tracer.probe import cores, probe, probe_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,3 +127,22 @@ def test_the_probe_measures_every_rate() -> None:
     assert min(rates) > 0
     assert found["cores"] == cores()
     assert found == probe()
+
+
+def test_a_second_probe_keeps_the_faster_rates() -> None:
+    """No rate is below the first measurement's, and both are compared."""
+    first = probe()
+    both, off = probe_again()
+    assert all(both[k] >= v for k, v in first.items() if k.endswith(("gflops", "gbps")))
+    assert both["products"]["linear"]["fp32"][0][0] == first["products"]["linear"]["fp32"][0][0]
+    assert off >= 0
+
+
+def test_probing_leaves_random_numbers_alone() -> None:
+    """A recorded job draws what it would have drawn."""
+    probe_module._rates.cache_clear()
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    probe()
+    assert torch.equal(torch.rand(1), expected)

@@ -72,6 +72,11 @@ ODDITIES = (
         "{n} operators ran differently in the step recorded for shapes: theirs are unknown",
     ),
     Oddity("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
+    Oddity(
+        "probes_disagree",
+        "info",
+        "the machine's rates before and after the recording differ by {n} %: it was not quiet",
+    ),
 )
 """Every counter there is, in the order they are reported."""
 

@@ -1,4 +1,4 @@
-"""What this machine can do: cores, matrix product and memory rates, measured in about a second.
+"""What this machine can do: cores, matrix product and memory rates, measured in a few seconds.
 
 Comes out: one dictionary, as `TraceMeta.machine` keeps it. Rates are those of the CPU at the
 number of threads that torch uses now, since that is what the job gets.
@@ -9,14 +9,20 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.products import product_rates
 from foretrace.tracer.timing import quick_ns
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LARGE_BYTES = 64 << 20
 UPDATE_BYTES = 16 << 20
 ADAM_PASSES = 7
+DISAGREEMENT_LIMIT = 0.15
+"""Two probes around a recording that differ by more (share) show a machine that was not quiet."""
 
 
 def probe() -> dict[str, Any]:
@@ -30,9 +36,28 @@ def probe() -> dict[str, Any]:
     ``products`` (rates by kind of product and size, see `products`),
     ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
     """
-    import torch
+    return _described(_measured(0))
 
-    return dict(_probe(cores(), torch.get_num_threads()))
+
+def probe_again() -> tuple[dict[str, Any], float]:
+    """Return what `probe` does, the faster of two measurements, and by how much they disagree.
+
+    The first is `probe`'s, best made before a recording; the second is made now. Whatever else
+    runs on a machine makes it slower, never faster. The disagreement is the median over all
+    rates, as a share of the slower one.
+    """
+    first, second = _measured(0), _measured(1)
+    return _described(_faster(first, second)), disagreement(first, second)
+
+
+def disagreement(first: dict[str, Any], second: dict[str, Any]) -> float:
+    """Return the median of how far two nested dictionaries of rates are apart.
+
+    >>> disagreement({"a": 10.0, "b": 1.0, "c": [[9, 2.0]]}, {"a": 11.0, "b": 1.0, "c": [[9, 4.0]]})
+    0.1
+    """
+    pairs = zip(_leaves(first), _leaves(second), strict=True)
+    return round(median(max(pair) / min(pair) - 1 for pair in pairs), 4)
 
 
 def cores() -> int:
@@ -40,27 +65,63 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@functools.cache
-def _probe(usable: int, threads: int) -> dict[str, Any]:
+def _measured(turn: int) -> dict[str, Any]:
+    """Return the rates of the first (0) or second (1) measurement at torch's number of threads."""
     import torch
 
-    rates = {
-        "fp32_gflops": _linear_gflops(torch.float32),
-        "bf16_gflops": _linear_gflops(torch.bfloat16),
-        "conv_fp32_gflops": _conv_gflops(torch.float32),
-        "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
-        **_memory_rates(),
-        "update_gbps": _update_gbps(),
-    }
+    return _rates(cores(), torch.get_num_threads(), turn)
+
+
+@functools.cache
+def _rates(usable: int, threads: int, turn: int) -> dict[str, Any]:  # noqa: ARG001 - the cache's key
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # the job's random numbers stay its own
+        rates = {
+            "fp32_gflops": _linear_gflops(torch.float32),
+            "bf16_gflops": _linear_gflops(torch.bfloat16),
+            "conv_fp32_gflops": _conv_gflops(torch.float32),
+            "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
+            **_memory_rates(),
+            "update_gbps": _update_gbps(),
+        }
+        return {
+            **{name: round(rate, 2) for name, rate in rates.items()},
+            "products": product_rates(),
+        }
+
+
+def _described(rates: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
     return {
-        "cores": usable,
-        "threads": threads,
+        "cores": cores(),
+        "threads": torch.get_num_threads(),
         "cpu": _cpu_name(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        **{name: round(rate, 2) for name, rate in rates.items()},
-        "products": product_rates(),
+        **rates,
         "has_bf16": rates["bf16_gflops"] > rates["fp32_gflops"],
     }
+
+
+def _faster(first: Any, second: Any) -> Any:
+    """Return the larger of each number of two values of the same shape."""
+    if isinstance(first, dict):
+        return {name: _faster(first[name], second[name]) for name in first}
+    if isinstance(first, list):
+        return [_faster(one, other) for one, other in zip(first, second, strict=True)]
+    return max(first, second)
+
+
+def _leaves(rates: Any) -> Iterator[float]:
+    """Yield the rates of nested dictionaries; a list is of (size, rate)."""
+    if isinstance(rates, dict):
+        for value in rates.values():
+            yield from _leaves(value)
+    elif isinstance(rates, list):
+        yield from (rate for _size, rate in rates)
+    else:
+        yield rates
 
 
 def _linear_gflops(dtype: Any, size: int = 320) -> float:

@@ -17,7 +17,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.annotate import PREFIX
 from foretrace.tracer.facts import describe_loader, describe_optimizer, framework
 from foretrace.tracer.job import Job, runner
-from foretrace.tracer.probe import probe
+from foretrace.tracer.probe import DISAGREEMENT_LIMIT, probe, probe_again
 from foretrace.tracer.recorder import Recorder, schedule
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def recording(
         if value < 1:
             raise RecordError(f"{name} is {value}, expected at least 1")
     blocks = schedule(steps=steps, warmup=warmup, windows=windows)
+    probe()
     session = Session(Recorder(job, blocks))
     with session.recorder:
         yield session
@@ -169,18 +170,20 @@ def to_trace(recorder: Recorder) -> Trace:
 def facts(recorder: Recorder) -> dict[str, Any]:
     """Return everything about the recording that is not an event, keyed as `TraceMeta` is."""
     job = recorder.job
+    machine, off = probe_again()
     return {
         "framework": framework(),
         "command": shlex.join(sys.argv),
         "batch_size": job.batch_size,
         "optimizer": describe_optimizer(job.optimizer),
         "loader": describe_loader(job.loader),
-        "machine": probe(),
+        "machine": machine,
         "unprofiled_step_ns": list(recorder.plain_ns),
         "profiled_step_ns": list(recorder.profiled_ns),
         "warnings": {
             **recorder.quality.warnings(on_cpu=not job.uses_cuda and job.loader is None),
             **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
+            **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
         },
         "extra": {
             "quality": recorder.quality.summary(),

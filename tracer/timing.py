@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_NS = 40_000_000
+PATIENCE_NS = 20_000_000
 
 
 def quick_ns(run: Callable[[], object]) -> int:
