@@ -65,19 +65,21 @@ def _group(program: Program, *, to_destination: bool) -> Grouped:
 def topological(prepared: Prepared) -> Ints:
     """Return the moments so that each follows everything it depends on.
 
-    An end that waits for nothing but its own work is left out: it is known with its start.
+    An end that waits for nothing but its own work is left out: it is known with its start. Edges
+    lead to the same or to a later repetition, so the order of one repetition serves for all.
 
     Raises
     ------
     ReplayError
         The edges form a cycle; the tasks on it are named.
     """
-    count = len(prepared.program.work_ns)
-    order, size, cycle = _depth_first(count, prepared.into.first, prepared.into.other)
+    program, into = prepared.program, prepared.into
+    order, size, cycle = _depth_first(program.tasks, program.repetitions, into.first, into.other)
     if len(cycle):
-        tasks = distinct(cycle % count)
+        tasks = distinct(cycle % program.tasks)
         raise ReplayError(f"edges form a cycle through {listed(tasks)}", tasks)
-    ready: Ints = order[:size]
+    later = np.arange(program.repetitions, dtype=np.int32)[:, None] * np.int32(program.tasks)
+    ready: Ints = (order[:size] + later).ravel()
     return ready
 
 
@@ -117,24 +119,32 @@ def _grouped(
 
 
 @njit(cache=True)
-def _depth_first(count: int, first: Ints, source: Ints) -> tuple[Ints, int, Ints]:
-    """Post-order of a depth-first walk against the edges, from low index to high.
+def _depth_first(
+    tasks: int, repetitions: int, first: Ints, source: Ints
+) -> tuple[Ints, int, Ints]:
+    """Post-order of a depth-first walk against the edges of repetition 0, low index to high.
 
     Neighbours in the order are mostly neighbours in memory, and a cycle stands on the stack.
+    Only the last repetition shows all edges that lead to an end.
     """
-    order, size = np.empty(2 * count, np.int32), 0
-    state = np.zeros(2 * count, np.int8)
-    cursor = first[:-1].copy()
-    stack, depth = np.empty(2 * count, np.int32), 0
-    for moment in range(2 * count):
-        root = moment // 2 + moment % 2 * count  # each start, then its end
-        if state[root] == _NEW and (root < count or first[root] < first[root + 1]):
+    count = tasks * repetitions
+    order, size = np.empty(2 * tasks, np.int32), 0
+    state = np.zeros(2 * tasks, np.int8)
+    cursor = np.concatenate((first[:tasks], first[count : count + tasks]))
+    waits = np.ones(2 * tasks, np.bool_)
+    for row in range(tasks):
+        end = 2 * count - tasks + row
+        waits[tasks + row] = first[end] < first[end + 1]
+    stack, depth = np.empty(2 * tasks, np.int32), 0
+    for moment in range(2 * tasks):
+        root = moment // 2 + moment % 2 * tasks  # each start, then its end
+        if state[root] == _NEW and waits[root]:
             stack[0], state[root], depth = root, _OPEN, 1
         while depth > 0:
             v = stack[depth - 1]
-            below = _unplaced(v, count, first, source, state, cursor)
+            below = _unplaced(v, tasks, count, waits, first, source, state, cursor)
             if below < 0:
-                order[size], state[v] = v, _PLACED
+                order[size], state[v] = v if v < tasks else v - tasks + count, _PLACED
                 size += 1
                 depth -= 1
             elif state[below] == _OPEN:
@@ -149,14 +159,26 @@ def _depth_first(count: int, first: Ints, source: Ints) -> tuple[Ints, int, Ints
 
 
 @njit(cache=True)
-def _unplaced(v: int, count: int, first: Ints, source: Ints, state: Bytes, cursor: Ints) -> int:
+def _unplaced(
+    v: int,
+    tasks: int,
+    count: int,
+    waits: Flags,
+    first: Ints,
+    source: Ints,
+    state: Bytes,
+    cursor: Ints,
+) -> int:
     """Return a moment that *v* depends on and that has no place in the order yet, or -1."""
-    if v >= count and state[v - count] != _PLACED:
-        return v - count
-    while cursor[v] < first[v + 1]:
+    if v >= tasks and state[v - tasks] != _PLACED:
+        return v - tasks
+    last = first[v + 1] if v < tasks else first[v - tasks + count + 1]
+    while cursor[v] < last:
         u = source[cursor[v]]
-        if u >= count and first[u] == first[u + 1]:
-            u -= count  # this end is known with its start
+        if u >= count:
+            u += tasks - count
+            if not waits[u]:
+                u -= tasks  # this end is known with its start
         if state[u] != _PLACED:
             return int(u)
         cursor[v] += 1
