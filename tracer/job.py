@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
+from foretrace.targets import exit_text, first_line, load_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import ModuleType
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,11 @@ def runner(job: Job) -> Callable[[], None]:
             else:
                 job.step(next(batches))
         except SystemExit as error:
-            raise RecordError(f"a step of {job.name!r} ended the program: {_exit(error)}") from None
+            raise RecordError(
+                f"a step of {job.name!r} ended the program: {exit_text(error)}"
+            ) from None
 
     return run
-
-
-def _exit(error: SystemExit) -> str:
-    return f"sys.exit({error.code!r}); return from the function instead"
 
 
 def _is_a(value: Any, *attributes: str) -> bool:
@@ -111,62 +106,19 @@ def load_job(target: str) -> Job:
     RecordError
         The text is malformed, the file or function is absent, or what it returns is no `Job`.
     """
-    where, colon, name = target.rpartition(":")
-    if not (colon and where and name.isidentifier()):
-        raise RecordError(f"{target!r} names no job: write file.py:function or module:function")
-    function = getattr(_module(where, target), name, None)
-    if not callable(function):
-        raise RecordError(f"{where} has no function {name!r}: check the name after the colon")
+    function = load_target(target, "job", RecordError)
     try:
         job = function()
     except RecordError:
         raise
     except SystemExit as error:
-        raise RecordError(f"{target} ended the program: {_exit(error)}") from None
+        raise RecordError(f"{target} ended the program: {exit_text(error)}") from None
     except Exception as error:
-        raise RecordError(f"{target} failed: {type(error).__name__}: {_line(error)}") from error
+        raise RecordError(
+            f"{target} failed: {type(error).__name__}: {first_line(error)}"
+        ) from error
     if not isinstance(job, Job):
         raise RecordError(
             f"{target} returned {type(job).__name__}: return a foretrace.tracer.job.Job"
         )
     return job
-
-
-def _module(where: str, target: str) -> ModuleType:
-    try:
-        return _from_file(Path(where)) if where.endswith(".py") else importlib.import_module(where)
-    except RecordError:
-        raise
-    except SystemExit as error:
-        raise RecordError(
-            f"{target}: importing {where} ended the program: {_exit(error)}"
-        ) from None
-    except Exception as error:
-        raise RecordError(
-            f"{target}: importing {where} failed: {type(error).__name__}: {_line(error)}"
-        ) from error
-
-
-def _from_file(path: Path) -> ModuleType:
-    """Import *path*, its folder on the search path as when Python runs the file."""
-    if not path.is_file():
-        raise RecordError(f"{path} is no file: give the path of the script that defines the job")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # loader workers and dataclasses look the module up by name
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(path.stem, None)
-        raise
-    return module
-
-
-def _line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
-    return (str(error).splitlines() or [""])[0]
