@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.replay.lower import lowering
+from foretrace.replay.again import lowered
 from foretrace.replay.program import ReplayError
 from foretrace.replay.steady import steady_state
 from foretrace.replay.timeline import Timeline, settled_timeline
@@ -21,8 +21,11 @@ NAMED = 4
 """How many tasks an error spells out at most."""
 
 
-def replay(graph: Graph) -> Timeline:
+def replay(graph: Graph, *, like: Timeline | None = None) -> Timeline:
     """Repeat the window of *graph* until its period settles, and return one settled repetition.
+
+    *like*, the timeline of a graph of which this one is an edit, makes it quicker and changes
+    nothing else.
 
     Raises
     ------
@@ -30,11 +33,12 @@ def replay(graph: Graph) -> Timeline:
         The graph cannot run: its edges form a cycle, or tasks wait for each other forever.
     """
     on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
+    plan = lowered(graph, like.lowered if like else None)
     try:
-        found = steady_state(lowering(graph), on_device)
+        found = steady_state(plan.program, on_device, plan.run)
     except ReplayError as error:
         raise GraphError(f"replay: {error}{_named(graph, error.tasks)}") from None
-    return settled_timeline(graph, found)
+    return settled_timeline(plan, found)
 
 
 def _named(graph: Graph, tasks: tuple[int, ...]) -> str:

@@ -60,6 +60,19 @@ def critical_path(steady: Steady) -> Chain:
     return _chain(steady.schedule, last, int(steady.schedule.start_ns[before]))
 
 
+def time_by(steady: Steady, group: Longs, groups: int) -> Longs:
+    """Return the ns of `critical_path` by the group of its task and its reason: a 2-d array.
+
+    *group* has a number below *groups* for every row of the window.
+    """
+    program = steady.program
+    last = (program.repetitions - 1) * program.tasks + steady.pace
+    until_ns = int(steady.schedule.start_ns[last - steady.cycle * program.tasks])
+    spent = np.zeros((groups, len(REASONS)), np.int64)
+    _tally(spent, group.astype(np.int64), last, until_ns, _known(steady.schedule))
+    return spent
+
+
 def limiting_cycle(steady: Steady) -> Chain:
     """Return the chain of causes that closes on itself some repetitions earlier.
 
@@ -178,6 +191,20 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
         reached = begin
         moment = before
     return size
+
+
+@njit(cache=True)
+def _tally(spent: Longs, group: Longs, moment: int, until: int, known: _Known) -> None:
+    """Add up the segments that `_walk` writes, in *spent* by group and reason."""
+    moments, holder, work, kind, first, source, lag, edge = known
+    count, tasks = len(work), len(group)
+    reached = moments[moment]
+    while reached > until:
+        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
+        begin = until if why == RELEASE else max(until, min(reached, moments[before]))
+        spent[group[moment % count % tasks], why] += reached - begin
+        reached = begin
+        moment = before
 
 
 @njit(cache=True)

@@ -12,6 +12,7 @@ from foretrace.replay.program import ReplayError
 from foretrace.replay.schedule import Schedule
 
 if TYPE_CHECKING:
+    from foretrace.replay.order import Grouped
     from foretrace.replay.program import Flags, Ints, Longs, Program
 
 _NEVER = np.iinfo(np.int64).min
@@ -46,11 +47,11 @@ class _State(NamedTuple):
     behind: Ints  # of each task: the next in the same queue
 
 
-def run_events(prepared: Prepared) -> Schedule:
+def run_events(prepared: Prepared, out: Grouped | None = None) -> Schedule:
     """Replay with resources: first come, first served by (ready time, index).
 
     A task that becomes ready in the past, because a negative lag let its predecessor return
-    before the present, is served next.
+    before the present, is served next. *out* is `outgoing` of the program, where it is known.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def run_events(prepared: Prepared) -> Schedule:
     """
     program = prepared.program
     count = len(program.work_ns)
-    out = outgoing(program)
+    out = out or outgoing(program)
     missing = np.diff(prepared.into.first)
     state = _begin(program, missing)
     load = _Load(program.work_ns, program.resource, program.holds, out.first, out.other, out.lag_ns)

@@ -6,6 +6,7 @@ counted, and a removed one is not.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from foretrace.replay.contests import Columns, codes_of, columns_of, resources
 from foretrace.replay.program import END_END, END_START, START_START, Program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -63,21 +64,24 @@ def lower(graph: Graph, repetitions: int) -> Program:
     return lowering(graph)(repetitions)
 
 
-def lowering(graph: Graph) -> Callable[[int], Program]:
-    """Resolve every wait of *graph* once; the result unrolls it into so many repetitions."""
-    columns = columns_of(graph)
-    edges = _edges(graph, columns)
-    launched = edges.kind == _LAUNCH
-    resource, holds = resources(graph, columns, edges.src[launched], edges.dst[launched])
+@dataclass(frozen=True)
+class Lowering:
+    """A graph with every wait resolved, to be unrolled into any number of repetitions."""
 
-    def unroll(repetitions: int) -> Program:
-        tasks = len(columns.lane)
-        src, dst, lag_ns, kind = _unroll(*edges, tasks, repetitions)
+    columns: Columns
+    edges: _Edges
+    resource: NDArray[np.int32]
+    holds: NDArray[np.bool_]
+
+    def __call__(self, repetitions: int) -> Program:
+        """Return the program of so many repetitions of the window."""
+        tasks = len(self.columns.lane)
+        src, dst, lag_ns, kind = _unroll(*self.edges, tasks, repetitions)
         return Program(
-            work_ns=np.tile(columns.work_ns, repetitions),
-            lane=np.tile(columns.lane.astype(np.int32), repetitions),
-            resource=np.tile(resource, repetitions),
-            holds=np.tile(holds, repetitions),
+            work_ns=np.tile(self.columns.work_ns, repetitions),
+            lane=np.tile(self.columns.lane.astype(np.int32), repetitions),
+            resource=np.tile(self.resource, repetitions),
+            holds=np.tile(self.holds, repetitions),
             src=src,
             dst=dst,
             lag_ns=lag_ns,
@@ -88,7 +92,14 @@ def lowering(graph: Graph) -> Callable[[int], Program]:
             release_ns=np.zeros(tasks * repetitions, np.int64),
         )
 
-    return unroll
+
+def lowering(graph: Graph) -> Lowering:
+    """Resolve every wait of *graph* once; the result unrolls it into so many repetitions."""
+    columns = columns_of(graph)
+    edges = _edges(graph, columns)
+    launched = edges.kind == _LAUNCH
+    resource, holds = resources(graph, columns, edges.src[launched], edges.dst[launched])
+    return Lowering(columns, edges, resource, holds)
 
 
 @njit(cache=True)
@@ -111,6 +122,21 @@ def _unroll(
                 all_kind[place] = kind[e]
                 place += 1
     return all_src, all_dst, all_lag, all_kind
+
+
+@njit(cache=True)
+def repeated(values: Longs, shift: Longs, repetitions: int) -> Longs:
+    """Repeat a column of the edges as `Lowering` does."""
+    count = 0
+    for e in range(len(values)):
+        count += max(repetitions - shift[e], 0)
+    every, place = np.empty(count, np.int64), 0
+    for repetition in range(repetitions):
+        for e in range(len(values)):
+            if repetition + shift[e] < repetitions:
+                every[place] = values[e]
+                place += 1
+    return every
 
 
 def _edges(graph: Graph, tasks: Columns) -> _Edges:

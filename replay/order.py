@@ -119,9 +119,7 @@ def _grouped(
 
 
 @njit(cache=True)
-def _depth_first(
-    tasks: int, repetitions: int, first: Ints, source: Ints
-) -> tuple[Ints, int, Ints]:
+def _depth_first(tasks: int, repetitions: int, first: Ints, source: Ints) -> tuple[Ints, int, Ints]:
     """Post-order of a depth-first walk against the edges of repetition 0, low index to high.
 
     Neighbours in the order are mostly neighbours in memory, and a cycle stands on the stack.

@@ -56,7 +56,11 @@ class Steady:
         return self.schedule.prepared.program
 
 
-def steady_state(lower: Callable[[int], Program], on_device: Flags) -> Steady:
+def steady_state(
+    lower: Callable[[int], Program],
+    on_device: Flags,
+    run: Callable[[Program], Schedule] = run,
+) -> Steady:
     """Run ever more repetitions until the periods settle.
 
     Parameters
@@ -65,6 +69,8 @@ def steady_state(lower: Callable[[int], Program], on_device: Flags) -> Steady:
         Returns the program of so many repetitions of the window.
     on_device
         Per lane, whether it is a device's.
+    run
+        Replays such a program.
 
     Raises
     ------

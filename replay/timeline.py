@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, slack
+from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, slack, time_by
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
+    from foretrace.replay.again import Lowered
     from foretrace.replay.critical import Chain
     from foretrace.replay.program import Longs
     from foretrace.replay.steady import Steady
@@ -29,10 +30,15 @@ class Timeline:
     rest is computed on first use.
     """
 
-    graph: Graph
+    lowered: Lowered
     steady: Steady
     start_ns: Longs
     end_ns: Longs
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was replayed."""
+        return self.lowered.graph
 
     @property
     def period_ns(self) -> float:
@@ -104,19 +110,17 @@ class Timeline:
             ``"kind"``: kinds of tasks that work, and kinds of edges between them (the idle
             reasons); ``"phase"`` or ``"module"``: of the task that works or waits to start.
         """
-        path = self.critical_path
-        cause = path[by].cat
-        length = (path["to_ns"] - path["from_ns"]).to_numpy() / (
-            self.steady.cycle * self.graph.steps
-        )
+        cause = self.graph.tasks[by].array
         names = [*cause.categories.astype(str), UNKNOWN]
-        code = cause.codes.to_numpy(np.int64, copy=True)
-        code[code < 0] = len(names) - 1
+        code = np.where(cause.codes < 0, len(names) - 1, cause.codes)
+        spent = time_by(self.steady, code, len(names)) / (self.steady.cycle * self.graph.steps)
         if by == "kind":
-            why = path["why"].cat.codes.to_numpy(np.int64)
-            code = np.where(why == WORK, code, len(names) + why)
+            gaps = spent.sum(axis=0)
+            gaps[WORK] = 0
             names += [f"{reason} gap" for reason in REASONS]
-        sums = np.bincount(code, length, len(names))
+            sums = np.concatenate((spent[:, WORK], gaps))
+        else:
+            sums = spent.sum(axis=1)
         longest = np.argsort(-sums, kind="stable")
         return {names[at]: float(sums[at]) for at in longest if sums[at] > 0}
 
@@ -155,9 +159,9 @@ class Timeline:
         return pd.DataFrame(columns)
 
 
-def settled_timeline(graph: Graph, steady: Steady) -> Timeline:
+def settled_timeline(lowered: Lowered, steady: Steady) -> Timeline:
     """Cut the settled repetition out of *steady*."""
     program, schedule = steady.program, steady.schedule
     rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)
     start, end = schedule.start_ns[rows], schedule.end_ns[rows]
-    return Timeline(graph, steady, start - start.min(), end - start.min())
+    return Timeline(lowered, steady, start - start.min(), end - start.min())

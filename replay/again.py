@@ -1,0 +1,123 @@
+"""Replay many edits of one graph: what an edit leaves alone is worked out once.
+
+Most what-ifs change what tasks cost and nothing else. Then the waits, the grouping of the edges
+and the order of the moments are those of the graph that was edited.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
+from foretrace.replay.engines import run_static
+from foretrace.replay.events import run_events
+from foretrace.replay.lower import Lowering, lowering, repeated
+from foretrace.replay.order import Grouped, Prepared, outgoing, prepare, topological
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from foretrace.graph.model import Graph
+    from foretrace.replay.program import Ints, Longs, Program
+    from foretrace.replay.schedule import Schedule
+
+_READ_AS_TIMES = {"work_ns", "lag_ns"}
+_NOT_READ = {"duration_ns", "step", "phase", "module", "operator", "bytes", "flops", "cost", "rule"}
+"""Columns that a replay has no use for; whatever else a table has is structure."""
+_TASKS, _EDGES = (
+    [c.name for c in columns if c.name not in _READ_AS_TIMES | _NOT_READ]
+    for columns in (TASK_COLUMNS, EDGE_COLUMNS)
+)
+
+
+@dataclass
+class _Layout:
+    """What an engine needs of a program besides its times, and one program laid out so."""
+
+    program: Program
+    into: Grouped
+    out: Grouped | None = None
+    order: Ints | None = None
+
+
+@dataclass
+class Lowered:
+    """A lowered graph that remembers, per number of repetitions, how its program is laid out."""
+
+    graph: Graph
+    lowering: Lowering
+    layouts: dict[int, _Layout] = field(default_factory=dict)
+
+    def program(self, repetitions: int) -> Program:
+        """Return the program of so many repetitions of the window."""
+        known = self.layouts.get(repetitions)
+        if known is None:
+            return self.lowering(repetitions)
+        edges = self.lowering.edges
+        return replace(
+            known.program,
+            work_ns=np.tile(self.lowering.columns.work_ns, repetitions),
+            lag_ns=repeated(edges.lag_ns, edges.shift, repetitions),
+        )
+
+    def run(self, program: Program) -> Schedule:
+        """Replay one of our programs, just as `foretrace.replay.engines.run` does."""
+        layout = self.layouts.get(program.repetitions)
+        if layout is None:
+            layout = _Layout(program, prepare(program).into)
+            self.layouts[program.repetitions] = layout
+        prepared = Prepared(program, _timed(layout.into, program.lag_ns))
+        if program.has_resources:
+            layout.out = layout.out or outgoing(program)
+            return run_events(prepared, _timed(layout.out, program.lag_ns))
+        if layout.order is None:
+            layout.order = topological(prepared)
+        return run_static(prepared, layout.order)
+
+
+def lowered(graph: Graph, like: Lowered | None = None) -> Lowered:
+    """Lower *graph*; take from *like* what the two have in common if only times differ."""
+    if like is None or not _same_structure(graph, like.graph):
+        return Lowered(graph, lowering(graph))
+    known = like.lowering
+    lag_ns = known.edges.lag_ns.copy()
+    lag_ns[: len(graph.edges)] = graph.edges["lag_ns"]  # waits follow what was recorded
+    work_ns = graph.tasks["work_ns"].to_numpy(np.int64)
+    timed = replace(
+        known,
+        columns=replace(known.columns, work_ns=work_ns),
+        edges=known.edges._replace(lag_ns=lag_ns),
+    )
+    return Lowered(graph, timed, like.layouts)
+
+
+def _timed(edges: Grouped, lag_ns: Longs) -> Grouped:
+    return replace(edges, lag_ns=lag_ns[edges.edge])
+
+
+def _same_structure(one: Graph, other: Graph) -> bool:
+    """Tell whether the graphs differ in times at most, as far as a replay looks at them."""
+    depths = one.platform.queue_depth, other.platform.queue_depth
+    if one.rules != other.rules or depths[0] != depths[1] or one.lanes is not other.lanes:
+        return False
+    return _same(one.tasks, other.tasks, _TASKS) and _same(one.edges, other.edges, _EDGES)
+
+
+def _same(one: pd.DataFrame, other: pd.DataFrame, columns: list[str]) -> bool:
+    if one is other:
+        return True
+    return len(one) == len(other) and all(_equal(one[c].array, other[c].array) for c in columns)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Compare two columns; those that share their memory, as unedited ones do, at once."""
+    if hasattr(one, "codes"):
+        same = one.categories is other.categories or one.categories.equals(other.categories)
+        return same and _equal(one.codes, other.codes)
+    one, other = np.asarray(one), np.asarray(other)
+    if one.__array_interface__ == other.__array_interface__:
+        return True
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
