@@ -8,6 +8,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.parameters import positive
 from foretrace.transforms.primitives import scale, scale_lags
+from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import require
 
 if TYPE_CHECKING:
@@ -41,4 +42,7 @@ def faster_host(graph: Graph, *, speedup: float) -> Graph:
     factor = 1 / positive("speedup", speedup)
     where = require(~is_in(graph.tasks["kind"], *DEVICE_KINDS), graph, "host task")
     graph = scale(graph, where, factor, cost="user")
-    return scale_lags(graph, is_in(graph.edges["kind"], "thread", "fork", "join"), factor)
+    changed = scale_lags(graph, is_in(graph.edges["kind"], "thread", "fork", "join"), factor)
+    return noted(
+        changed, f"faster_host: all host time, loading too, runs {speedup:g} times as fast"
+    )

@@ -70,7 +70,8 @@ def remove_sync(
     call = graph.edges["src"].to_numpy()[launched] if len(graph.edges) else launched
     copies = (launched >= 0) & gone[call] if len(graph.edges) else np.zeros(len(tasks), bool)
     quiet = tasks.assign(wait=labelled(tasks["wait"], uploads, "none"))
-    return remove(replace(graph, tasks=quiet), gone | copies)
+    changed = remove(replace(graph, tasks=quiet), gone | copies)
+    return noted(changed, "remove_sync: nobody needs the values that the job waited for")
 
 
 def _calls_of(graph: Graph, device: Mask) -> Mask:

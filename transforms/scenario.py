@@ -1,7 +1,8 @@
 """Scenarios: lists of what-ifs, read from text or TOML, and applied in order.
 
 Text is parsed as literals and never evaluated: ``amp``, ``batch_size(64)`` is refused,
-``batch_size(n=64)`` is right.
+``batch_size(n=64)`` is right. A name with a colon, such as ``mine.py:slower(factor=2)``, is a
+what-if of the user's own.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.errors import TransformError
+from foretrace.errors import ForetraceError, TransformError
+from foretrace.graph.model import Graph
+from foretrace.targets import first_line, load_target
 from foretrace.transforms.parameters import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from foretrace.graph.model import Graph
 
     Transform = Callable[..., Graph]
 
@@ -45,8 +46,27 @@ class WhatIf:
         return f"{self.name}({given})" if given else self.name
 
     def __call__(self, graph: Graph) -> Graph:
-        """Return *graph* as it would be after the change."""
-        return self.function(graph, **self.parameters)
+        """Return *graph* as it would be after the change.
+
+        Raises
+        ------
+        TransformError
+            The what-if does not apply, or is a user's own and fails.
+        """
+        if ":" not in self.name:
+            return self.function(graph, **self.parameters)
+        try:
+            changed = self.function(graph, **self.parameters)
+        except ForetraceError:
+            raise
+        except Exception as error:
+            text = f"{type(error).__name__}: {first_line(error)}"
+            raise TransformError(f"{self.name} failed: {text}") from error
+        if not isinstance(changed, Graph):
+            raise TransformError(
+                f"{self.name} returned {type(changed).__name__}: return the changed graph"
+            )
+        return changed
 
 
 Scenario = tuple[WhatIf, ...]
@@ -109,11 +129,7 @@ def from_tables(tables: Any, where: str) -> Scenario:
 
 def what_if(name: str, parameters: Mapping[str, Any]) -> WhatIf:
     """Return the what-if *name*, its parameters checked against the signature."""
-    from foretrace.transforms import TRANSFORMS
-
-    if name not in TRANSFORMS:
-        raise TransformError(f"unknown what-if {name!r}{did_you_mean(name, TRANSFORMS)}")
-    function = TRANSFORMS[name]
+    function = find_transform(name)
     known = _parameters(function)
     for key, value in parameters.items():
         if key not in known:
@@ -125,10 +141,37 @@ def what_if(name: str, parameters: Mapping[str, Any]) -> WhatIf:
     for parameter in known.values():
         if parameter.default is inspect.Parameter.empty and parameter.name not in parameters:
             raise TransformError(
-                f"{name} needs the parameter {parameter.name} ({parameter.annotation}), "
+                f"{name} needs the parameter {parameter.name} ({_type(parameter)}), "
                 f"as in {name}({parameter.name}=...)"
             )
     return WhatIf(name, function, dict(parameters))
+
+
+def find_transform(name: str) -> Transform:
+    """Return the what-if *name*: one of the list, or a user's own by ``where:function``.
+
+    Raises
+    ------
+    TransformError
+        The name is unknown, or there is no such function, or it takes no graph.
+    """
+    from foretrace.transforms import TRANSFORMS
+
+    if name in TRANSFORMS:
+        return TRANSFORMS[name]
+    if ":" not in name:
+        raise TransformError(f"unknown what-if {name!r}{did_you_mean(name, TRANSFORMS)}")
+    function = load_target(name, "what-if", TransformError)
+    try:
+        others = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):
+        raise TransformError(f"{name} is no Python function: write def change(graph)") from None
+    if any(p.kind is not inspect.Parameter.KEYWORD_ONLY for p in others):
+        raise TransformError(
+            f"{name} must take the graph first and everything else by name: "
+            "write def change(graph, *, parameter)"
+        )
+    return function
 
 
 def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
@@ -176,7 +219,7 @@ def describe() -> list[dict[str, Any]]:
             "parameters": [
                 {
                     "name": p.name,
-                    "type": str(p.annotation),
+                    "type": _type(p),
                     "required": p.default is inspect.Parameter.empty,
                     "default": None if p.default is inspect.Parameter.empty else p.default,
                 }
@@ -193,26 +236,37 @@ def _parameters(function: Transform) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
+def _type(parameter: inspect.Parameter) -> str:
+    """Return the type a parameter is declared with, as it is written; "Any" where none is."""
+    if parameter.annotation is inspect.Parameter.empty:
+        return "Any"
+    declared = parameter.annotation
+    return declared if isinstance(declared, str) else inspect.formatannotation(declared)
+
+
 def _parse(text: str) -> WhatIf:
+    head, bracket, tail = text.strip().partition("(")
+    where, colon, function = head.rpartition(":")
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = ast.parse(function + bracket + tail, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise TransformError(
             f"cannot read the what-if {text!r}; write name or name(parameter=value, ...)"
         ) from None
     if isinstance(node, ast.Name):
-        return what_if(node.id, {})
+        return what_if(where + colon + node.id, {})
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise TransformError(
             f"cannot read the what-if {text!r}; write name or name(parameter=value, ...)"
         )
+    name = where + colon + node.func.id
     if node.args or any(keyword.arg is None for keyword in node.keywords):
-        raise TransformError(f"{node.func.id}: name each parameter, as in name(parameter=value)")
+        raise TransformError(f"{name}: name each parameter, as in name(parameter=value)")
     keys = [str(keyword.arg) for keyword in node.keywords]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise TransformError(f"{node.func.id}: {twice} is given twice; give it once")
-    values = [_literal(node.func.id, keyword) for keyword in node.keywords]
-    return what_if(node.func.id, dict(zip(keys, values, strict=True)))
+        raise TransformError(f"{name}: {twice} is given twice; give it once")
+    values = [_literal(name, keyword) for keyword in node.keywords]
+    return what_if(name, dict(zip(keys, values, strict=True)))
 
 
 def _literal(name: str, keyword: ast.keyword) -> Any:
@@ -225,7 +279,7 @@ def _literal(name: str, keyword: ast.keyword) -> Any:
 
 
 def _check_type(name: str, parameter: inspect.Parameter, value: Any) -> None:
-    options: Sequence[str] = [part.strip() for part in str(parameter.annotation).split("|")]
+    options: Sequence[str] = [part.strip() for part in _type(parameter).split("|")]
     for option in options:
         if option == "None" and value is None:
             return
@@ -239,5 +293,5 @@ def _check_type(name: str, parameter: inspect.Parameter, value: Any) -> None:
         if option not in TYPES and option != "None":
             return
     raise TransformError(
-        f"{name}: {parameter.name}={value!r} has the wrong type; give {parameter.annotation}"
+        f"{name}: {parameter.name}={value!r} has the wrong type; give {_type(parameter)}"
     )
