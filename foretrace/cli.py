@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.calibration import Calibration
 
 app = typer.Typer(
     name="foretrace",
@@ -40,6 +41,15 @@ TraceFile = Annotated[
 Transforms = Annotated[
     list[str],
     typer.Argument(metavar="TRANSFORM...", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+]
+CalibrationFile = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="What foretrace calibrate measured; default: TRACE.calibration.parquet if it is "
+        "there; 'none' for rules alone.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StepPattern = Annotated[
@@ -137,6 +147,16 @@ def _graph(trace: Path, step: str | None = None) -> Graph:
         return build(loaded, step_pattern=step)
 
 
+def _calibration(trace: Path, given: str | None) -> Calibration | None:
+    """Read the calibration *given*, or the one beside *trace*, if any."""
+    from foretrace.transforms.calibration import calibration_path, read_calibration
+
+    usual = calibration_path(trace)
+    if given == "none" or (given is None and not usual.is_file()):
+        return None
+    return read_calibration(given or usual)
+
+
 @app.command()
 def record(
     target: Annotated[
@@ -205,6 +225,7 @@ def whatif(
     trace: TraceFile,
     transforms: Transforms,
     step: StepPattern = None,
+    calibration: CalibrationFile = None,
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Predict the step time after one or more what-ifs."""
@@ -212,7 +233,8 @@ def whatif(
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms)
-    _show(predict(_graph(trace, step), scenario), json=json)
+    measured = _calibration(trace, calibration)
+    _show(predict(_graph(trace, step), scenario, measured), json=json)
 
 
 @app.command()
@@ -225,6 +247,7 @@ def validate(
         typer.Option(help="Measured step time after, if known better than AFTER shows."),
     ] = None,
     step: StepPattern = None,
+    calibration: CalibrationFile = None,
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Compare a prediction with what was measured, next to two null models."""
@@ -233,8 +256,9 @@ def validate(
 
     scenario = parse_scenario(transforms)
     measured_ns = None if measured_ms is None else measured_ms * 1e6
+    measured = _calibration(before, calibration)
     graphs = _graph(before, step), _graph(after, step)
-    _show(compare(*graphs, scenario, measured_ns=measured_ns), json=json)
+    _show(compare(*graphs, scenario, measured_ns=measured_ns, calibration=measured), json=json)
 
 
 @app.command()

@@ -15,12 +15,14 @@ from foretrace.errors import TransformError
 from foretrace.replay import replay
 from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.transforms import apply
+from foretrace.transforms.calibration import attach, calibration_of
 from foretrace.transforms.scenario import describe_scenario, names
 from foretrace.validated import ValidatedError, validated_error
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.replay.timeline import Timeline
+    from foretrace.transforms.calibration import Calibration
     from foretrace.transforms.scenario import Scenario
 
 RESAMPLES = 1_000
@@ -125,21 +127,25 @@ def identity(graph: Graph) -> Identity:
     )
 
 
-def predict(graph: Graph, scenario: Scenario) -> Prediction:
+def predict(graph: Graph, scenario: Scenario, calibration: Calibration | None = None) -> Prediction:
     """Predict the step time of *graph* after every transform of *scenario*, in order.
+
+    With a *calibration*, what it measured goes before every rule.
 
     Raises
     ------
     TransformError
         A transform does not apply to this graph, a parameter is out of range, or no work is left.
     """
+    if calibration is not None:
+        graph = attach(graph, calibration)
     changed = apply(graph, scenario)
     before, after = replay(graph), replay(changed)
     if before.step_ns <= 0:
         raise TransformError("the recorded step has no work, so no ratio can be formed")
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
-    measured = measured_step(graph)
+    measured, costs = measured_step(graph), _cost_shares(changed)
     error = validated_error(names(scenario), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
@@ -155,11 +161,14 @@ def predict(graph: Graph, scenario: Scenario) -> Prediction:
         status="validated" if error.is_validated and not doubts else "unvalidated",
         critical_path_before=before.breakdown("kind"),
         critical_path_after=after.breakdown("kind"),
-        costs=_cost_shares(changed),
+        costs=costs,
         samples_before=graph.meta.batch_size,
         samples_after=changed.meta.batch_size,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
-        warnings=doubts + _warnings(graph, before) + _prediction_warnings(measured, after, error),
+        warnings=doubts
+        + _warnings(graph, before)
+        + _prediction_warnings(measured, after, error)
+        + _uncovered(changed, costs),
     )
 
 
@@ -223,6 +232,14 @@ def _doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
             "the machine was not quiet"
         )
     return tuple(doubts)
+
+
+def _uncovered(changed: Graph, costs: dict[str, float]) -> tuple[str, ...]:
+    """Say that a calibration was given and told nothing of this change."""
+    if calibration_of(changed) is None or costs.get("measured"):
+        return ()
+    text = "the calibration does not cover this change, or is of another job: rules were used"
+    return (f"{text}; foretrace calibrate measures it",)
 
 
 def _prediction_warnings(

@@ -15,6 +15,7 @@ from foretrace.transforms.paper import paper
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
+    from foretrace.transforms.calibration import Calibration
     from foretrace.transforms.scenario import Scenario
 
 
@@ -56,7 +57,12 @@ class Validation:
 
 
 def validate(
-    before: Graph, after: Graph, scenario: Scenario, *, measured_ns: float | None = None
+    before: Graph,
+    after: Graph,
+    scenario: Scenario,
+    *,
+    measured_ns: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Validation:
     """Predict *scenario* on *before* and compare with the step that *after* shows.
 
@@ -65,6 +71,8 @@ def validate(
     measured_ns
         The measured step after the change in ns, where something better than the second
         recording is known.
+    calibration
+        What operators were measured to cost; the null models do without.
 
     Raises
     ------
@@ -73,16 +81,22 @@ def validate(
     """
     if measured_ns is None:
         truth = measured_step(after)
-        return compare(before, scenario, truth.step_ns, truth.source)
-    return compare(before, scenario, measured_ns, "given")
+        return compare(before, scenario, truth.step_ns, truth.source, calibration)
+    return compare(before, scenario, measured_ns, "given", calibration)
 
 
-def compare(before: Graph, scenario: Scenario, measured_ns: float, source: str) -> Validation:
+def compare(
+    before: Graph,
+    scenario: Scenario,
+    measured_ns: float,
+    source: str,
+    calibration: Calibration | None = None,
+) -> Validation:
     """Predict *scenario* on *before* and compare with a known step time in ns."""
     if not 0 < measured_ns < math.inf:
         raise TransformError(f"the measured step after is {measured_ns / 1e6:g} ms, expected > 0")
     return Validation(
-        prediction=predict(before, scenario),
+        prediction=predict(before, scenario, calibration),
         measured_after_ns=measured_ns,
         measured_after_source=source,
         null_paper_ns=_paper_prediction(before, scenario),

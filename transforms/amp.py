@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.transforms.amp_device import amp_on_device
 from foretrace.transforms.amp_host import amp_on_host
+from foretrace.transforms.measured import apply_measured
 from foretrace.transforms.parameters import choice
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device
@@ -55,7 +57,8 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     choice("attention", attention, ATTENTION)
     if any(note.startswith(NOTE) for note in graph.notes):
         raise TransformError("nothing to change: amp was applied to this job already")
-    changed = (
-        amp_on_device(graph, dtype, attention) if has_device(graph) else amp_on_host(graph, dtype)
-    )
+    changed = apply_measured(graph, f"amp(dtype={dtype!r}, attention={attention!r})")
+    if changed is None:
+        rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
+        changed = rule(graph, dtype=dtype)
     return noted(changed, f"{NOTE} in {dtype}")

@@ -12,6 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.columns import is_in, matches
 from foretrace.transforms.costs import floor_ns, machine_rate
 from foretrace.transforms.kernels import classes
+from foretrace.transforms.measured import apply_measured
 from foretrace.transforms.operators import (
     flops,
     parse_shapes,
@@ -77,8 +78,10 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     if ratio == 1.0:
         return graph
     loaded = _loading(graph, ratio)
-    is_device = has_device(graph)
-    changed = _device(loaded, ratio) if is_device else _host(loaded, ratio, before)
+    rule = _device(loaded, ratio) if has_device(graph) else _host(loaded, ratio, before)
+    changed = apply_measured(loaded, f"batch_size(n={n})", rest=rule) or scale(
+        loaded, np.ones(len(rule), bool), rule, cost="roofline"
+    )
     meta = replace(graph.meta, batch_size=n)
     return noted(
         replace(changed, meta=meta), f"batch_size: a step is {n} samples instead of {before}"
@@ -92,7 +95,8 @@ def _loading(graph: Graph, ratio: float) -> Graph:
     return scale(graph, where, ratio, cost="prior")
 
 
-def _device(graph: Graph, ratio: float) -> Graph:
+def _device(graph: Graph, ratio: float) -> Floats:
+    """Return the growth of each task of a job with a device."""
     tasks = graph.tasks
     work = tasks["work_ns"].to_numpy()
     floor = float(floor_ns(graph))
@@ -103,9 +107,8 @@ def _device(graph: Graph, ratio: float) -> Graph:
     growth = np.where(_fills_by_batch(graph), _waves(tasks["fill"].to_numpy(), ratio), ratio)
     least = np.minimum(work, floor)
     new = least + (work - least) * growth
-    graph = scale(graph, kernels, new / np.maximum(work, 1), cost="roofline")
     copies = is_in(tasks["kind"], "memcpy", "memset") & ~fixed
-    return scale(graph, copies, new / np.maximum(work, 1), cost="roofline")
+    return np.where(kernels | copies, new / np.maximum(work, 1), 1.0)
 
 
 def _fills_by_batch(graph: Graph) -> npt.NDArray[np.bool_]:
@@ -122,7 +125,8 @@ def _waves(fill: Floats, ratio: float) -> Floats:
     return np.where(known >= MANY_WAVES, ratio, whole_waves)
 
 
-def _host(graph: Graph, ratio: float, before: int) -> Graph:
+def _host(graph: Graph, ratio: float, before: int) -> Floats:
+    """Return the growth of each task of a job on the CPU alone."""
     tasks = graph.tasks
     training = ~is_in(tasks["phase"], "optimizer", "load")
     computes = task_operator_classes(graph) != "other"
@@ -132,7 +136,7 @@ def _host(graph: Graph, ratio: float, before: int) -> Graph:
     work = tasks["work_ns"].to_numpy()
     least = np.minimum(work, HOST_FIXED_NS)
     new = least + (work - least) * growth
-    return scale(graph, where, new / np.maximum(work, 1), cost="roofline")
+    return np.where(where, new / np.maximum(work, 1), 1.0)
 
 
 def _operator_growth(graph: Graph, ratio: float, before: int) -> Floats:

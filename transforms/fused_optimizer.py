@@ -21,6 +21,7 @@ from foretrace.transforms.selection import (
     require,
     within_operator,
 )
+from foretrace.transforms.whole_segments import measured_update
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -134,6 +135,8 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     require(where, graph, "host task in the optimizer phase")
     if optimizer.get("kind") == kind:
         raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
+    if measured := measured_update(graph, where, f"fused_optimizer(kind={kind!r})"):
+        return measured
     if kind == "foreach":
         return noted(graph, "fused_optimizer: on a CPU foreach takes as long as the loop")
     rate = machine_rate(graph, "update_gbps") or machine_rate(graph, "copy_gbps")

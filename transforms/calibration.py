@@ -1,0 +1,246 @@
+"""What operators and whole segments cost on the machine at hand: the file, read without torch.
+
+In: the Parquet file of ``foretrace calibrate``. Out: a `Calibration`, attached to a graph, where
+the what-ifs look for it before they resort to a rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TraceError
+from foretrace.schema import Column, table
+from foretrace.transforms.scenario import noted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from foretrace.graph.model import Graph
+
+FORMAT = 1
+"""Raised when an older reader would misread the file."""
+KEY = b"foretrace"
+ENDING = ".calibration.parquet"
+MOST_BYTES = 1 << 28
+LISTS = ("before", "after", "segment")
+
+CALIBRATION_COLUMNS = (
+    Column("change", "category", "", "the what-if, as in a scenario; empty: the job as it is"),
+    Column("list", "category", "", "one of LISTS: operators before, after, or whole segments"),
+    Column("position", "int32", "", "order within one step, optimizer left out"),
+    Column("operator", "category", "", "as the profiler names it; 'optimizer' of a segment"),
+    Column("arguments", "category", "", "its arguments, canonical JSON"),
+    Column("phase", "category", "", "forward or backward"),
+    Column("of", "int32", "", "position before of what an 'after' row replaces; -1: new"),
+    Column("ns", "float64", "ns", "time of its event, children included; NaN: not timed"),
+    Column("device_ns", "float64", "ns", "time of its kernels; NaN on a CPU"),
+    Column("spread", "float64", "", "half the range of the middle half of the runs over ns"),
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Timings of one job's operators, old form and new, on one machine.
+
+    ``entries`` has the columns `CALIBRATION_COLUMNS`, in order of change, list and position.
+    """
+
+    entries: pd.DataFrame
+    device: str = ""
+    threads: int | None = None
+    source: str = ""
+
+    @property
+    def before(self) -> pd.DataFrame:
+        """Operators of the job as it is, in order."""
+        return self._rows("before", "")
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What-ifs that were timed, in canonical form."""
+        return tuple(sorted({canonical(str(c)) for c in self.entries["change"].unique()} - {""}))
+
+    def after(self, change: str) -> pd.DataFrame:
+        """Operators of the job after *change*, in order; empty where that was not timed."""
+        return self._rows("after", change)
+
+    def segment_ns(self, operator: str, change: str = "") -> float | None:
+        """Return what one run of a whole segment takes after *change*; None when unknown."""
+        rows = self._rows("segment", change)
+        times = rows["ns"][rows["operator"] == operator].dropna()
+        return float(times.iloc[0]) if len(times) else None
+
+    def _rows(self, of_list: str, change: str) -> pd.DataFrame:
+        wanted = canonical(change)
+        texts = [str(c) for c in self.entries["change"].cat.categories]
+        same = np.array([*(canonical(text) == wanted for text in texts), False])
+        where = same[self.entries["change"].cat.codes] & (self.entries["list"] == of_list)
+        return self.entries[where].reset_index(drop=True)
+
+
+def canonical(text: str) -> str:
+    """Return the text of one what-if with its parameters in order and defaults left out.
+
+    Examples
+    --------
+    >>> canonical('amp(dtype="bf16")'), canonical("batch_size(n=8,recorded = 4)")
+    ('amp()', 'batch_size(n=8, recorded=4)')
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return f"{node.id}()"
+        if not isinstance(node, ast.Call):
+            return text
+        given = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+        name = ast.unparse(node.func)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return text
+    default = _defaults(name)
+    kept = {k: v for k, v in sorted(given.items()) if k not in default or default[k] != v}
+    return f"{name}({', '.join(f'{k}={v!r}' for k, v in kept.items())})"
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    from foretrace.transforms import TRANSFORMS
+
+    if name not in TRANSFORMS:
+        return {}
+    found = inspect.signature(TRANSFORMS[name]).parameters.values()
+    return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+
+
+def calibration_path(trace: str | Path) -> Path:
+    """Return where the calibration of *trace* lies by convention.
+
+    Examples
+    --------
+    >>> str(calibration_path("runs/job.parquet")), str(calibration_path("a.b.json.gz"))
+    ('runs/job.calibration.parquet', 'a.b.calibration.parquet')
+    """
+    trace = Path(trace)
+    stem = trace.name.removesuffix(".gz")
+    return trace.with_name(stem.rpartition(".")[0] + ENDING if "." in stem else stem + ENDING)
+
+
+def attach(graph: Graph, calibration: Calibration) -> Graph:
+    """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
+
+    A calibration of another processor, or with another number of threads, is noted as such.
+    """
+    machine = graph.meta.machine or {}
+    there = {"processor": machine.get("cpu"), "number of threads": machine.get("threads")}
+    here = {"processor": calibration.device, "number of threads": calibration.threads}
+    other = [
+        f"the calibration is of another {what}: {here[what]}, recorded on {there[what]}"
+        for what in here
+        if here[what] and there[what] and here[what] != there[what] and not graph.meta.devices
+    ]
+    graph = noted(graph, *other)
+    return replace(graph, extra={**graph.extra, "calibration": calibration})
+
+
+def calibration_of(graph: Graph) -> Calibration | None:
+    """Return the calibration attached to *graph*, if any."""
+    found = graph.extra.get("calibration")
+    return found if isinstance(found, Calibration) else None
+
+
+def read_calibration(source: str | Path | bytes) -> Calibration:
+    """Read a file of ``foretrace calibrate``, or its content.
+
+    Raises
+    ------
+    TraceError
+        It is no calibration, damaged, inconsistent, or of a newer version; the text says which.
+    """
+    import pyarrow as pa
+
+    where = "the calibration" if isinstance(source, bytes) else Path(source).name
+    try:
+        return _read(source, where)
+    except TraceError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise TraceError(f"{where}: cannot be read as a calibration ({reason})") from error
+    except (pa.ArrowException, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TraceError(f"{where}: damaged calibration ({reason}); calibrate again") from error
+
+
+def _read(source: str | Path | bytes, where: str) -> Calibration:
+    import pyarrow.parquet as pq
+
+    size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    if size > MOST_BYTES:
+        raise TraceError(f"{where}: {size:,} bytes are more than a calibration has")
+    content = pq.read_table(io.BytesIO(source) if isinstance(source, bytes) else source)
+    text = (content.schema.metadata or {}).get(KEY)
+    described = json.loads(text) if text else None
+    if not isinstance(described, dict) or "format" not in described:
+        raise TraceError(f"{where}: a Parquet file, but no calibration of Foretrace")
+    if described["format"] != FORMAT:
+        raise TraceError(
+            f"{where}: calibration of format {described['format']}, this Foretrace reads "
+            f"{FORMAT}; upgrade or calibrate again"
+        )
+    missing = [c.name for c in CALIBRATION_COLUMNS if c.name not in content.column_names]
+    if missing:
+        raise TraceError(f"{where}: lacks the column {missing[0]!r}; calibrate again")
+    entries = table(
+        CALIBRATION_COLUMNS,
+        {c.name: _column(content[c.name], c, where) for c in CALIBRATION_COLUMNS},
+        content.num_rows,
+    )
+    threads = described.get("threads")
+    return Calibration(
+        _checked(entries, where),
+        source=where,
+        device=str(described.get("device") or ""),
+        threads=threads if isinstance(threads, int) else None,
+    )
+
+
+def _column(values: pa.ChunkedArray, column: Column, where: str) -> Any:
+    """Return the values as declared; a text that is missing becomes empty."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if is_text != (column.dtype == "category"):
+        raise TraceError(f"{where}: column {column.name!r} is {values.type}; calibrate again")
+    if is_text:
+        return values.fill_null("").to_pandas().astype("category")
+    empty = float("nan") if column.dtype == "float64" else -1
+    return values.cast(column.dtype.replace("float64", "double")).fill_null(empty).to_numpy()
+
+
+def _checked(entries: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return *entries* in order, or say what makes them impossible."""
+    entries = entries.sort_values(["change", "list", "position"], kind="stable")
+    entries = entries.reset_index(drop=True)
+    unknown = set(entries["list"].unique()) - set(LISTS)
+    if unknown:
+        raise TraceError(f"{where}: list {min(unknown)!r} is none of {', '.join(LISTS)}")
+    for name in ("ns", "device_ns"):
+        times = entries[name].to_numpy()
+        if (np.isinf(times) | (times < 0)).any():
+            raise TraceError(f"{where}: column {name!r} holds a time that is negative or endless")
+    before = entries[entries["list"] == "before"]
+    if not np.array_equal(before["position"], np.arange(len(before))):
+        raise TraceError(f"{where}: the positions of its list 'before' are not 0, 1, 2, …")
+    of = entries["of"][entries["list"] == "after"]
+    if ((of < -1) | (of >= len(before))).any():
+        raise TraceError(f"{where}: column 'of' points at no row of the list 'before'")
+    return entries

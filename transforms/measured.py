@@ -1,0 +1,278 @@
+"""Change a job by what was measured: operators in their old and new form, timed on the machine.
+
+In: a graph with a calibration attached (`calibration.attach`). Out: the graph in which matched
+operators cost what their new form costs, or ``None`` where the calibration does not tell.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from foretrace.transforms.calibration import calibration_of
+from foretrace.transforms.columns import is_in
+from foretrace.transforms.matching import changeable, entries_of_operators, entries_of_tasks
+from foretrace.transforms.primitives import chain, insert, insert_kernels, scale
+from foretrace.transforms.removal import remove
+from foretrace.transforms.scenario import noted
+from foretrace.transforms.selection import on_device
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.columns import Mask, Rows
+
+    Floats = npt.NDArray[np.float64]
+
+LEAST_SHARE = 0.7
+"""Below this share of the work, a calibration is not of this job: rules are taken instead."""
+
+NAME = "{} (predicted)"
+
+
+def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> Graph | None:
+    """Return *graph* after *change* as calibration measured it; ``None`` where it does not tell.
+
+    Parameters
+    ----------
+    graph
+        The job, with a calibration attached.
+    change
+        Text of the what-if, such as ``amp(dtype="bf16")``.
+    rest
+        Factor per task for work that the calibration leaves out (with the label "roofline"); by
+        default it stays as it is.
+
+    Notes
+    -----
+    A recorded operator costs more than the same operator timed alone: caches are colder. Where
+    the new form has the types of the old, it is multiplied by the ratio of the two timings, so
+    that this excess grows along. Another type is another kernel: the difference of the timings is
+    added, at the pace the recording shows, and the excess stays.
+    """
+    calibration = calibration_of(graph)
+    if calibration is None:
+        return None
+    before, after = calibration.before, calibration.after(change)
+    if not len(before) or not len(after):
+        return None
+    form = new_form(before, after)
+    seen = _seen(graph, before, form)
+    if seen.share < LEAST_SHARE:
+        return None
+    changed = _scaled(graph, form, seen)
+    if rest is not None:
+        changed = scale(changed, changeable(graph) & ~seen.known, rest, cost="roofline")
+    changed = _with_new(changed, graph, form, seen)
+    gone = seen.known & np.append(form.is_gone, False)[seen.position]
+    padding = np.zeros(len(changed.tasks) - len(gone), bool)
+    changed = remove(changed, np.append(gone, padding), gaps="drop")
+    covered = f"{seen.share:.0%} of forward and backward"
+    return noted(changed, f"{change}: costs measured operator by operator, {covered}")
+
+
+@dataclass(frozen=True)
+class NewForm:
+    """What becomes of each entry of the list before, and what is new. Times in ns.
+
+    ``retyped`` marks entries whose new form has other types. ``new`` are the rows of the list
+    after that replace nothing, ``anchor`` the entry before that each of them follows.
+    """
+
+    before: Times
+    after: Times
+    retyped: Mask
+    is_timed: Mask
+    is_gone: Mask
+    new: pd.DataFrame
+    anchor: Rows
+
+
+@dataclass(frozen=True)
+class Times:
+    """Time of each entry on the host and on the device (NaN: none)."""
+
+    host: Floats
+    device: Floats
+
+
+def new_form(before: pd.DataFrame, after: pd.DataFrame) -> NewForm:
+    """Put the list *after* beside the list *before*."""
+    count = len(before)
+    of = after["of"].to_numpy().astype(np.int64)
+    replaces = of >= 0
+    old = Times(*(before[c].to_numpy(np.float64) for c in ("ns", "device_ns")))
+    new = Times(*(_summed(of[replaces], after[c][replaces], count) for c in ("ns", "device_ns")))
+    is_gone = np.bincount(of[replaces], minlength=count) == 0
+    types = [_types(str(text)) for text in before["arguments"]]
+    retyped = np.zeros(count, bool)
+    for at, text in zip(of[replaces], after["arguments"][replaces], strict=True):
+        retyped[at] |= _types(str(text)) != types[at]
+    last = np.maximum.accumulate(np.where(replaces, of, -1)) if len(of) else of
+    return NewForm(
+        before=old,
+        after=new,
+        retyped=retyped,
+        is_timed=is_gone | (np.isfinite(new.host) & (old.host > 0)),
+        is_gone=is_gone,
+        new=after[~replaces & np.isfinite(after["ns"].to_numpy())],
+        anchor=np.maximum(last[~replaces & np.isfinite(after["ns"].to_numpy())], 0),
+    )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A calibrated list found in a recording.
+
+    ``position`` is the entry of each task (−1: none), ``known`` where its new cost is known, a
+    ``share`` of all work of forward and backward. ``recorded_ns`` is the recorded time of each
+    entry, ``pace`` the recorded over the benchmarked time of all, ``gap_ns`` the usual untraced
+    time before an operator.
+    """
+
+    position: Rows
+    known: Mask
+    share: float
+    recorded_ns: Floats
+    pace: float
+    gap_ns: int
+
+
+def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
+    of_operator = entries_of_operators(graph, before)
+    position = entries_of_tasks(graph, of_operator)
+    known = (position >= 0) & np.append(form.is_timed, False)[position]
+    work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
+    recorded = _recorded_ns(graph, of_operator, len(before))
+    both = np.isfinite(recorded) & (form.before.host > 0)
+    return Seen(
+        position=position,
+        known=known,
+        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)),
+        recorded_ns=recorded,
+        pace=float(recorded[both].sum() / form.before.host[both].sum()) if both.any() else 1.0,
+        gap_ns=_usual_gap(graph, position),
+    )
+
+
+def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
+    """Return the mean recorded time of each entry, children included; NaN where it is not seen."""
+    operators = graph.operators
+    parent = operators["parent"].to_numpy()
+    position = of_operator[:-1]
+    root = (position >= 0) & ((parent < 0) | (of_operator[parent] != position))
+    times = operators["duration_ns"].to_numpy()[root]
+    counted = np.bincount(position[root], minlength=count).astype(np.float64)
+    return _ratio(_summed(position[root], times, count), counted)
+
+
+def _usual_gap(graph: Graph, position: Rows) -> int:
+    """Return the median of the untraced time between entries that follow each other."""
+    edges = graph.edges
+    src, dst = (position[edges[end].to_numpy()] for end in ("src", "dst"))
+    between = is_in(edges["kind"], "thread") & (src >= 0) & (dst >= 0) & (src != dst)
+    lags = edges["lag_ns"].to_numpy()[between]
+    return round(float(np.median(lags))) if len(lags) else 0
+
+
+def _summed(at: Rows, values: Any, count: int) -> Floats:
+    return np.bincount(at, np.asarray(values, np.float64), count).astype(np.float64)
+
+
+@lru_cache(maxsize=10_000)
+def _types(arguments: str) -> tuple[str, ...]:
+    """Return the types of the tensors among *arguments*, in order.
+
+    >>> _types('[{"shape":[2],"stride":[1],"dtype":"float32"},0.5]')
+    ('float32',)
+    """
+    return tuple(re.findall(r'"dtype": *"(\w+)"', arguments))
+
+
+def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
+    """Let every matched task cost what its operator's new form costs."""
+    device = on_device(graph)
+    stays = seen.known & ~np.append(form.is_gone, False)[seen.position]
+    for lanes, factors in (
+        (~device, _host_factors(form, seen)),
+        (device, _ratio(form.after.device, form.before.device)),
+    ):
+        each = np.append(factors, np.nan)[seen.position]
+        where = stays & lanes & np.isfinite(each)
+        graph = scale(graph, where, np.where(where, each, 1.0), cost="measured")
+    return graph
+
+
+def _host_factors(form: NewForm, seen: Seen) -> Floats:
+    """Return the factor of each entry: the ratio, or the difference where types change."""
+    added = (form.after.host - form.before.host) * seen.pace
+    shifted = np.maximum(seen.recorded_ns + added, 0.0)
+    factors = _ratio(form.after.host, form.before.host)
+    return np.where(form.retyped, _ratio(shifted, seen.recorded_ns), factors)
+
+
+def _ratio(new: Floats, old: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio: Floats = new / old
+    return np.where(np.isfinite(ratio), ratio, np.nan)
+
+
+def _with_new(changed: Graph, graph: Graph, form: NewForm, seen: Seen) -> Graph:
+    """Put the operators that the change adds behind the entries that they follow."""
+    if not len(form.new):
+        return changed
+    names = pd.Categorical(form.new["operator"].astype(str) + " (predicted)")
+    device = on_device(graph)
+    rows, which = _anchors(graph, form.anchor, np.where(device, -1, seen.position))
+    if len(rows):
+        host = np.rint(form.new["ns"].to_numpy() * seen.pace).astype(np.int64)
+        changed, _ = insert(
+            changed,
+            rows,
+            name=names[which],
+            kind="host",
+            work_ns=host[which],
+            gap_ns=seen.gap_ns,
+            cost="measured",
+        )
+    kernels = is_in(graph.tasks["kind"], "kernel")
+    rows, which = _anchors(graph, form.anchor, np.where(kernels, seen.position, -1))
+    times = form.new["device_ns"].to_numpy()[which]
+    rows, which, times = (values[np.isfinite(times)] for values in (rows, which, times))
+    if len(rows):
+        work = np.rint(times).astype(np.int64)
+        changed, _ = insert_kernels(changed, rows, name=names[which], work_ns=work, cost="measured")
+    return changed
+
+
+def _anchors(graph: Graph, anchor: Rows, position: Rows) -> tuple[Rows, Rows]:
+    """Return the last tasks of the entries *anchor* wherever they occur, and whose anchor each is.
+
+    *position* is the entry of each task. An entry that never occurs is replaced by the one before.
+    """
+    last = _last_tasks(graph, position)
+    entries, begin, count = np.unique(position[last], return_index=True, return_counts=True)
+    if not len(entries):
+        return last, last
+    at = np.maximum(np.searchsorted(entries, anchor, "right") - 1, 0)
+    which = np.repeat(np.arange(len(anchor)), count[at])
+    first = np.repeat(begin[at] - np.cumsum(count[at]) + count[at], count[at])
+    rows: Rows = last[first + np.arange(len(which))]
+    return rows, which
+
+
+def _last_tasks(graph: Graph, position: Rows) -> Rows:
+    """Return the tasks after which their lane leaves an entry, in order of the entries."""
+    _, outgoing = chain(graph)
+    shift = graph.edges["shift"].to_numpy()
+    after = np.append(graph.edges["dst"].to_numpy(), 0)[outgoing]
+    leaves = (outgoing < 0) | (position[after] != position) | (np.append(shift, 1)[outgoing] != 0)
+    last = np.flatnonzero((position >= 0) & leaves)
+    ordered: Rows = last[np.argsort(position[last], kind="stable")]
+    return ordered
