@@ -12,10 +12,13 @@ from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.dataloader import dataloader
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
+from foretrace.transforms.faster_modules import faster_modules
 from foretrace.transforms.fused_optimizer import fused_optimizer
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.paper import paper
+from foretrace.transforms.remove_modules import remove_modules
 from foretrace.transforms.remove_sync import remove_sync
+from foretrace.transforms.replace_kernel import replace_kernel
 from foretrace.transforms.scenario import (
     Scenario,
     WhatIf,
@@ -43,6 +46,9 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         dataloader,
         batch_size,
         gradient_accumulation,
+        remove_modules,
+        faster_modules,
+        replace_kernel,
     )
 }
 """Every what-if by name; its keyword-only arguments are its parameters."""

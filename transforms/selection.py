@@ -6,6 +6,7 @@ An empty selection is an error that names what was looked for and what there is 
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -122,3 +123,48 @@ def require(where: Mask, graph: Graph, looked_for: str, *, like: str | None = No
         close = difflib.get_close_matches(like, names, SHOWN_NAMES, 0.4) or names[:SHOWN_NAMES]
         hint = "; closest names: " + ", ".join(name[:SHOWN_CHARACTERS] for name in close)
     raise TransformError(f"nothing to change: no {looked_for} in this graph{hint}")
+
+
+def modules_matching(graph: Graph, pattern: str) -> tuple[Rows, list[str]]:
+    """Return, per task, the module matching *pattern* that it runs in, and those modules.
+
+    A match begins and ends at the dots of a module's path: "blocks.1" finds blocks.1 and what is
+    inside it, not blocks.10; "mlp" finds every mlp. A task outside of all has −1.
+
+    Raises
+    ------
+    TransformError
+        The recording names no modules, or none matches; the text has some that there are.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> import pandas as pd
+    >>> paths = pd.Categorical(["blocks.0.mlp.fc", "blocks.0.mlp", "head"])
+    >>> graph = literal([("a", "host", 0, 5, None)] * 3, columns={"module": paths})
+    >>> modules_matching(graph, "mlp")
+    (array([ 0,  0, -1]), ['blocks.0.mlp'])
+    """
+    column = graph.tasks["module"]
+    paths = [
+        str(path) for path in column.cat.categories[np.unique(column.cat.codes[column.notna()])]
+    ]
+    if not paths:
+        raise TransformError(
+            "nothing to change: this trace names no modules; record it with foretrace record, "
+            "and give the job its model"
+        )
+    try:
+        inside = re.compile(rf"(?:^|\.)(?:{pattern})(?=\.|$)")
+    except re.error as error:
+        raise TransformError(f"pattern={pattern!r} is no regular expression: {error}") from None
+    found = {path: path[: match.end()] for path in paths if (match := inside.search(path))}
+    if not found:
+        close = difflib.get_close_matches(pattern, paths, SHOWN_NAMES, 0.3) or paths[:SHOWN_NAMES]
+        raise TransformError(
+            f"nothing to change: no module matching {pattern!r} in this graph; "
+            f"closest modules: {', '.join(close)}"
+        )
+    modules = sorted(set(found.values()))
+    index = [modules.index(found[p]) if p in found else -1 for p in map(str, column.cat.categories)]
+    return np.array([*index, -1], np.int64)[column.cat.codes.to_numpy()], modules
