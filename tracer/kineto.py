@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
+from foretrace.tracer.allocations import peak_allocation
 from foretrace.tracer.checks import finished
 from foretrace.tracer.columns import categorical, integers
 from foretrace.tracer.decode import decode
@@ -70,11 +71,15 @@ def read_kineto(raw: bytes, source: str) -> Trace:
     values["rank"] = np.full(len(kind), rank, np.int16)
     properties = [p for p in _list(root.get("deviceProperties")) if isinstance(p, dict)]
     add_resident_blocks(values, _limits(properties))
+    memory = np.flatnonzero(values["kind"] == "memory")
+    peak = peak_allocation(recording, memory, values["start_ns"][memory], tally)
     frame, first = finished(values, source, tally)
     info = root.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     extra: dict[str, Any] = {"origin_ns": first + _integer(root.get("baseTimeNanoseconds"), 0)}
     extra["own_rank"] = own_rank
+    if peak is not None:
+        extra["memory"] = peak
     if _list(info.get("pg_config")):
         extra["process_groups"] = info["pg_config"]
     meta = TraceMeta(

@@ -1,0 +1,243 @@
+"""What the forward pass keeps for the backward pass: which tensors, how large, who needs them.
+
+In: a graph. Out: one entry per tensor and step. Sizes come from operator shapes; where there are
+none, from the time that the memory-bound kernel before took to write the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.transforms.columns import Mask, Rows, is_in
+from foretrace.transforms.costs import STREAMING
+from foretrace.transforms.devices import hardware
+from foretrace.transforms.kernels import classes, kernel_class
+from foretrace.transforms.operators import operator_class, parse_shapes
+from foretrace.transforms.passes import passes_of
+from foretrace.transforms.selection import has_device
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+    Floats = npt.NDArray[np.float64]
+
+KEEPING = ("conv", "gemm", "attention", "norm", "softmax", "pool")
+"""Operators that keep an input for backward. A ReLU's output is the next one's input."""
+MEMORY_BOUND = ("pointwise", "reduce", "norm", "copy", "layout", "softmax")
+NORM_PASSES = 3
+"""A norm reads its input twice and writes as much."""
+POOL = re.compile(r"(?i)max_?pool")
+INDICES = 1.5
+"""Max pooling keeps its input and an 8-byte index per output, of which there are a quarter."""
+ATTENTION_TENSORS = 4
+"""Query, key, value and output."""
+BYTES = {"double": 8, "long": 8, "c10::Half": 2, "c10::BFloat16": 2, "bfloat16": 2, "half": 2}
+WIDE = 4
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Tensors that live from forward to backward: one entry per tensor and step.
+
+    ``forward`` is the task that keeps it, ``backward`` the first that needs it (−1: none);
+    ``kind`` is one of `KEEPING`; ``size`` is in bytes. ``from_shapes`` tells which sizes follow
+    from operator shapes; the others were estimated from times.
+    """
+
+    forward: Rows
+    backward: Rows
+    kind: npt.NDArray[np.str_]
+    size: Floats
+    from_shapes: Mask
+
+    def __len__(self) -> int:
+        """Return the number of tensors."""
+        return len(self.forward)
+
+    def where(self, chosen: Mask) -> Activations:
+        """Return the chosen ones."""
+        return Activations(
+            forward=self.forward[chosen],
+            backward=self.backward[chosen],
+            kind=self.kind[chosen],
+            size=self.size[chosen],
+            from_shapes=self.from_shapes[chosen],
+        )
+
+
+def activations(graph: Graph) -> Activations:
+    """Find what *graph* keeps from forward to backward.
+
+    Sizes are NaN where neither shapes nor the device's bandwidth are known.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal(
+    ...     [("sgemm", "kernel", 0, 9, "forward"), ("sgemm", "kernel", 0, 9, "backward")],
+    ...     columns={"operator": [0, -1]},
+    ...     operators={"name": ["aten::addmm"], "parent": [-1], "shapes": ["[[8],[4,16],[16,8]]"]},
+    ... )
+    >>> activations(graph).size.tolist(), activations(graph).backward.tolist()
+    ([256.0], [1])
+    """
+    kinds = _kinds(graph)
+    tasks = graph.tasks
+    work = is_in(tasks["kind"], "kernel" if has_device(graph) else "host")
+    keeps = work & np.isin(kinds, KEEPING)
+    forward = _last_of_operator(graph, np.flatnonzero(keeps & is_in(tasks["phase"], "forward")))
+    size = _from_shapes(graph, forward, kinds[forward])
+    known = np.isfinite(size)
+    if not known.all() and has_device(graph):
+        size = np.where(known, size, _from_times(graph, forward, kinds[forward]))
+    backward = np.flatnonzero(work & is_in(tasks["phase"], "backward"))
+    return Activations(
+        forward=forward,
+        backward=_mirrored(graph, forward, backward, kinds),
+        kind=kinds[forward],
+        size=size,
+        from_shapes=known,
+    )
+
+
+def element_bytes(dtypes: str) -> int:
+    """Return the width of the first type in an operator's list; 4 when there is none.
+
+    Examples
+    --------
+    >>> element_bytes('["c10::BFloat16",""]'), element_bytes('["float"]')
+    (2, 4)
+    """
+    first = re.search(r'"([^"]+)"', dtypes)
+    return BYTES.get(first.group(1), WIDE) if first else WIDE
+
+
+def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
+    """Return each task's class: its operator's where that keeps something, else its kernel's."""
+    names = graph.tasks["name"]
+    pools = np.array([*(bool(POOL.search(str(n))) for n in names.cat.categories), False])
+    found = np.where(pools[names.cat.codes.to_numpy()], "pool", classes(names))
+    operator = graph.tasks["operator"].to_numpy()
+    if not len(graph.operators):
+        return found
+    column = graph.operators["name"]
+    each = np.array([*(_operator_kind(str(n)) for n in column.cat.categories), "other"])
+    own = np.append(each[column.cat.codes.to_numpy()], "other")[operator]
+    host = ~is_in(graph.tasks["kind"], "kernel")
+    return np.where(np.isin(own, KEEPING) | host, own, np.where(operator >= 0, "other", found))
+
+
+def _operator_kind(name: str) -> str:
+    return "pool" if POOL.search(name) else operator_class(name)
+
+
+def _last_of_operator(graph: Graph, rows: Rows) -> Rows:
+    """Return the last of *rows* of each operator, and all without one, in order of time."""
+    rows = rows[np.argsort(graph.tasks["start_ns"].to_numpy()[rows], kind="stable")]
+    operator = graph.tasks["operator"].to_numpy().astype(np.int64)[rows]
+    key = np.where(operator >= 0, operator, -1 - np.arange(len(rows)))
+    _, last = np.unique(key[::-1], return_index=True)
+    return rows[np.sort(len(rows) - 1 - last)]
+
+
+def _from_shapes(graph: Graph, rows: Rows, kinds: npt.NDArray[np.str_]) -> Floats:
+    """Return the bytes kept by the operator of each of *rows*, NaN without shapes."""
+    size = np.full(len(rows), np.nan)
+    operators = graph.operators
+    if not len(operators):
+        return size
+    shapes, dtypes, names = (operators[c].astype(object) for c in ("shapes", "dtypes", "name"))
+    parent = operators["parent"].to_numpy()
+    shaped = shapes.notna().to_numpy()
+    own = graph.tasks["operator"].to_numpy().astype(np.int64)[rows]
+    while (on := (own >= 0) & ~shaped[own]).any():
+        own[on] = parent[own[on]]
+    for at in np.flatnonzero(own >= 0).tolist():
+        row = int(own[at])
+        elements = kept_elements(str(names.iat[row]), str(shapes.iat[row]), str(kinds[at]))
+        size[at] = elements * element_bytes(str(dtypes.iat[row])) if elements else np.nan
+    return size
+
+
+def kept_elements(name: str, shapes: str, kind: str) -> float:
+    """Return how many elements an operator keeps of its inputs (and its output, for attention).
+
+    Examples
+    --------
+    >>> kept_elements("aten::mm", "[[4,16],[16,8]]", "gemm")
+    64.0
+    >>> kept_elements("aten::bmm", "[[2,4,16],[2,16,8]]", "gemm")
+    384.0
+    """
+    found = [math.prod(shape) for shape in parse_shapes(shapes) if shape]
+    if not found:
+        return 0.0
+    if kind == "attention":
+        return float(max(found)) * ATTENTION_TENSORS
+    if kind == "pool":
+        return found[0] * INDICES
+    if "bmm" in name or name.endswith("::matmul"):
+        return float(sum(found[-2:]))
+    adds = name.rsplit("::", 1)[-1].startswith("add") and len(found) > 2  # noqa: PLR2004  # bias first
+    return float(found[1] if adds else found[0])
+
+
+def _from_times(graph: Graph, rows: Rows, kinds: npt.NDArray[np.str_]) -> Floats:
+    """Return what the memory-bound kernel at or before each of *rows* moved, per tensor.
+
+    Recorded times tell, whatever a what-if did since; inserted kernels (0 ns) are looked through.
+    """
+    device = hardware(graph)
+    gbps = None if device is None else device.memory_gbps
+    if gbps is None:
+        return np.full(len(rows), np.nan)
+    names, lengths = graph.tasks["name"], graph.tasks["duration_ns"].to_numpy()
+    passes = np.array([*(_tensors_moved(str(n)) for n in names.cat.categories), 0])
+    before = _kernel_before(graph)[rows]
+    while (on := (before >= 0) & (lengths[before] == 0)).any():
+        before[on] = _kernel_before(graph)[before[on]]
+    writer = np.where(np.isin(kinds, MEMORY_BOUND), rows, before)
+    moved = np.where(writer >= 0, passes[names.cat.codes.to_numpy()][writer], 0)
+    if not (moved > 0).any():
+        return np.full(len(rows), np.nan)
+    size = np.where(moved > 0, lengths[writer] * gbps * STREAMING / np.maximum(moved, 1), np.nan)
+    return np.where(moved > 0, size, np.nanmedian(size))
+
+
+def _kernel_before(graph: Graph) -> Rows:
+    """Return the task before each one on its stream; −1 for a window's first."""
+    before = np.full(len(graph.tasks), -1, np.int64)
+    order = is_in(graph.edges["kind"], "stream") & (graph.edges["shift"].to_numpy() == 0)
+    before[graph.edges["dst"].to_numpy()[order]] = graph.edges["src"].to_numpy()[order]
+    return before
+
+
+def _tensors_moved(name: str) -> int:
+    """Return how many tensors a memory-bound kernel moves; 0 for others."""
+    kind = kernel_class(name)
+    if kind in ("norm", "softmax"):
+        return NORM_PASSES
+    return passes_of(name) if kind in MEMORY_BOUND else 0
+
+
+def _mirrored(graph: Graph, forward: Rows, backward: Rows, kinds: npt.NDArray[np.str_]) -> Rows:
+    """Return the first backward task that needs each tensor: backward runs in reverse order."""
+    found = np.full(len(forward), -1, np.int64)
+    step = graph.tasks["step"].to_numpy()
+    backward = backward[np.argsort(graph.tasks["start_ns"].to_numpy()[backward], kind="stable")]
+    for one in np.unique(step[forward]).tolist():
+        for kind in np.unique(kinds[forward]).tolist():
+            ahead = np.flatnonzero((step[forward] == one) & (kinds[forward] == kind))
+            behind = backward[step[backward] == one]
+            behind = behind[kinds[behind] == kind] if (kinds[behind] == kind).any() else behind
+            if len(ahead) and len(behind):
+                place = (len(ahead) - 1 - np.arange(len(ahead))) * len(behind) // len(ahead)
+                found[ahead] = behind[place]
+    return found

@@ -1,0 +1,226 @@
+"""How much device memory a job needs at its peak, before and after a what-if.
+
+In: a graph. Out: bytes with their source. Activations come from `activations.py`; parameters
+from what the recorder saw, the operators' shapes, or the optimizer's passes over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.transforms.activations import WIDE, Activations, activations, element_bytes
+from foretrace.transforms.columns import is_in, matches
+from foretrace.transforms.costs import STREAMING
+from foretrace.transforms.devices import hardware
+from foretrace.transforms.kernels import precisions
+from foretrace.transforms.operators import operator_class, parse_shapes
+from foretrace.transforms.passes import find_update
+from foretrace.transforms.selection import has_device
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+CHANGES = "kept_activations"
+"""Name in `Graph.extra`: what what-ifs did to the activations, as (kinds, factor) in order."""
+TWO_STATES = r"(?i)adam|lamb"
+PASSES_WITHOUT_STATE = 3
+WEIGHTED = ("conv", "gemm", "norm", "embedding")
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Device memory at the peak, in bytes.
+
+    ``source`` is "recorded" (the allocator's total, of which *activations* is what the rest
+    leaves), "shapes" or "estimate" (from the times of memory-bound kernels).
+    """
+
+    parameters: float
+    gradients: float
+    optimizer_state: float
+    activations: float
+    source: str
+
+    @property
+    def bytes(self) -> float:
+        """All of it. The allocator reserves more; workspaces of libraries come on top."""
+        return self.parameters + self.gradients + self.optimizer_state + self.activations
+
+
+def peak_memory(graph: Graph) -> Memory | None:
+    """Return what *graph* needs at its peak; None where nothing tells.
+
+    The peak is taken at the end of the forward pass: parameters, gradients, optimizer states,
+    and all that the forward pass keeps for the backward pass. What-ifs that change what is kept
+    say so by `keep`.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal(
+    ...     [("sgemm", "kernel", 0, 9, "forward"), ("sgemm", "kernel", 0, 9, "backward")],
+    ...     columns={"operator": [0, -1]},
+    ...     operators={
+    ...         "name": ["aten::mm"], "parent": [-1], "shapes": ["[[4,16],[16,8]]"],
+    ...         "phase": ["forward"],
+    ...     },
+    ... )
+    >>> (memory := peak_memory(graph)).parameters, memory.gradients, memory.activations
+    (512.0, 512.0, 256.0)
+    >>> peak_memory(keep(graph, 0.5)).activations
+    128.0
+    """
+    kept = activations(graph)
+    learns = bool(is_in(graph.tasks["phase"], "backward").any())
+    sizes = np.nan_to_num(kept.size)
+    changed = sizes * _factors(graph, kept)
+    before, held = (
+        float(each.sum()) / graph.steps if learns else float(each.max(initial=0.0))
+        for each in (sizes, changed)
+    )
+    parameters = _parameter_bytes(graph)
+    gradients = parameters if learns else 0.0
+    state = parameters * _states(graph) if learns else 0.0
+    recorded = (graph.meta.extra.get("memory") or {}).get("allocated_bytes")
+    source = "shapes" if len(kept) and kept.from_shapes.all() else "estimate"
+    if recorded and has_device(graph):
+        source = "recorded"
+        rest = max(recorded - parameters - gradients - state, 0.0)
+        held = rest * (held / before if before else 1.0)
+    if not parameters + held > 0:
+        return None
+    return Memory(parameters, gradients, state, held, source)
+
+
+def keep(graph: Graph, factor: float, *kinds: str) -> Graph:
+    """Return *graph* keeping *factor* times the activations of *kinds* (all, without any).
+
+    What-ifs that change what lives from forward to backward call this.
+    """
+    changes = [*graph.extra.get(CHANGES, ()), (list(kinds), factor)]
+    return replace(graph, extra={**graph.extra, CHANGES: changes})
+
+
+def _factors(graph: Graph, kept: Activations) -> npt.NDArray[np.float64]:
+    """Return, per tensor, the product of all changes to its kind."""
+    factors = np.ones(len(kept))
+    for kinds, factor in graph.extra.get(CHANGES, ()):
+        factors[np.isin(kept.kind, kinds) if kinds else slice(None)] *= factor
+    return factors
+
+
+def capacity_bytes(graph: Graph) -> float | None:
+    """Return the memory of the device that *graph* runs on, or of the CPU's machine."""
+    if not has_device(graph):
+        size = (graph.meta.machine or {}).get("memory_bytes")
+        return float(size) if size else None
+    used = set(graph.lanes["device"].to_numpy().tolist())
+    ours = [d for d in graph.meta.devices if d.index in used] or list(graph.meta.devices)
+    if ours and ours[0].memory_bytes:
+        return float(ours[0].memory_bytes)
+    device = hardware(graph)
+    size = None if device is None else device.figures.get("memory_gb")
+    return None if size is None else size * GB
+
+
+def memory_warning(before: Graph, after: Graph) -> str | None:
+    """Say that a changed job does not fit into the device's memory, if so.
+
+    The recorded job did fit: an estimate that says otherwise is cut to what there was. A what-if
+    that keeps no more than before on a device that is no smaller is not looked at.
+    """
+    there, room = capacity_bytes(before), capacity_bytes(after)
+    grows = after.extra.get(CHANGES) != before.extra.get(CHANGES)
+    if room is None or (not grows and (there is None or room >= there)):
+        return None
+    old, new = peak_memory(before), peak_memory(after)
+    if old is None or new is None:
+        return None
+    needs = new.bytes - max(0.0, old.bytes - (there or np.inf))
+    if needs <= room:
+        return None
+    return (
+        f"does not fit: needs about {needs / GB:,.1f} GB of the {room / GB:,.1f} GB of memory "
+        f"(source: {new.source})"
+    )
+
+
+def _parameter_bytes(graph: Graph) -> float:
+    recorded = (graph.meta.optimizer or {}).get("bytes")
+    if recorded:
+        return float(recorded)
+    by_shape = _weight_bytes(graph)
+    if by_shape:
+        return by_shape
+    device = hardware(graph)
+    if device is None or device.memory_gbps is None:
+        return 0.0
+    try:
+        return find_update(graph).pass_ns * device.memory_gbps * STREAMING
+    except TransformError:
+        return 0.0
+
+
+def _weight_bytes(graph: Graph) -> float:
+    """Return the bytes of the weights that the first step's forward operators are given."""
+    operators = graph.operators
+    if not len(operators):
+        return 0.0
+    kinds = np.array([operator_class(str(n)) for n in operators["name"].cat.categories] + ["other"])
+    kind = kinds[operators["name"].cat.codes.to_numpy()]
+    chosen = is_in(operators["phase"], "forward") & np.isin(kind, WEIGHTED)
+    chosen &= operators["shapes"].notna().to_numpy()
+    chosen &= operators["step"].to_numpy() == operators["step"].to_numpy()[chosen].min(initial=0)
+    parent = operators["parent"].to_numpy()
+    inner = np.zeros(len(operators), bool)
+    rows = np.flatnonzero(chosen)
+    above = parent[rows]
+    while (above >= 0).any():  # an operator around another chosen one has the same weights
+        inner[above[above >= 0]] = True
+        above = np.where(above >= 0, parent[above], -1)
+    wide = _updates_fp32(graph)
+    total = 0.0
+    for row in np.flatnonzero(chosen & ~inner).tolist():
+        text = str(operators["shapes"].iat[row])
+        width = WIDE if wide else element_bytes(str(operators["dtypes"].iat[row]))
+        total += width * _weights(str(operators["name"].iat[row]), text, str(kind[row]))
+    return total
+
+
+def _updates_fp32(graph: Graph) -> bool:
+    """Tell whether the optimizer updates fp32 parameters, whatever autocast made of them."""
+    update = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "kernel")
+    return bool((precisions(graph.tasks["name"])[update] == "fp32").any())
+
+
+def _weights(name: str, shapes: str, kind: str) -> int:
+    """Return how many parameters one operator has."""
+    found = [shape for shape in parse_shapes(shapes) if shape]
+    sizes = [int(np.prod(shape)) for shape in found]
+    short = name.rsplit("::", 1)[-1]
+    if short in ("bmm", "baddbmm", "matmul") or not sizes:
+        return 0
+    if kind == "embedding":
+        return sizes[0]
+    if short.startswith("add"):
+        return sizes[0] + sizes[-1]
+    return sum(sizes[1:2]) if kind == "gemm" else sum(sizes[1:3])
+
+
+def _states(graph: Graph) -> float:
+    """Return how many tensors of the parameters' size the optimizer keeps."""
+    recorded = graph.meta.optimizer or {}
+    if recorded.get("state_passes"):
+        return (float(recorded["state_passes"]) - PASSES_WITHOUT_STATE) / 2
+    try:
+        return (find_update(graph).state_passes - PASSES_WITHOUT_STATE) / 2
+    except TransformError:
+        update = is_in(graph.tasks["phase"], "optimizer")
+        return 2.0 if (update & matches(graph.tasks["name"], TWO_STATES)).any() else 0.0
