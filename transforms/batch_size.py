@@ -15,6 +15,7 @@ from foretrace.transforms.kernels import classes
 from foretrace.transforms.measured import apply_measured
 from foretrace.transforms.operators import (
     flops,
+    operator_class,
     parse_shapes,
     task_operator_classes,
 )
@@ -189,6 +190,8 @@ class _Growth:
             return 1.0
         stay = sum(sizes) - follow
         work = flops(name, text)
+        if work is None and operator_class(name) == "gemm":
+            return self.ratio  # a recurrent layer: its weights stay in the cache from word to word
         if work is None:
             return (follow * self.ratio + stay) / (follow + stay)
         if self.gflops is None or self.gbps is None:
