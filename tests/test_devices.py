@@ -33,6 +33,12 @@ from tests.graphs import gpu_job
         ("NVIDIA H200", "H200"),
         ("NVIDIA H800", "H800"),
         ("NVIDIA B200", "B200"),
+        ("Tesla P100-SXM2-16GB", "P100-SXM2"),
+        ("NVIDIA A10", "A10"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA L40S", "L40S"),
+        ("AMD Instinct MI250X", "MI250X"),
+        ("AMD EPYC 7763 64-Core Processor", "generic CPU"),
         ("Tesla T4", "T4"),
         ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
         ("Quadro GP100", "Quadro GP100"),
@@ -57,7 +63,7 @@ def test_every_figure_names_its_source() -> None:
 def test_an_unknown_device_is_named() -> None:
     """The error lists what the table has."""
     assert find_device("Abacus 3000") is None
-    with pytest.raises(TransformError, match=r"device 'Abacus 3000' is not in the table; it has V"):
+    with pytest.raises(TransformError, match=r"device 'Abacus 3000' is not in the table; it has P100-PCIE, P"):
         device_named("Abacus 3000")
 
 
@@ -73,7 +79,9 @@ def test_the_device_in_use_counts() -> None:
 
 
 def test_attention_kernels_need_their_generation() -> None:
-    """Flash attention does not run on Volta, and newer rows win on newer devices."""
-    assert attention_share("flash2", 7.0) is None
-    assert attention_share("flash2", 8.0) == 0.53
-    assert attention_share("flash2", 9.0) == 0.35
+    """Flash attention does not run on Volta, newer rows win, and a vendor's are its own."""
+    assert attention_share("flash2", device_named("V100")) is None
+    assert attention_share("flash2", device_named("A100")) == 0.53
+    assert attention_share("flash2", device_named("H100")) == 0.35
+    assert attention_share("flash2", device_named("MI300X")) == 0.20
+    assert attention_share("flash3", device_named("MI300X")) is None

@@ -90,10 +90,10 @@ def attention_speedup(kind: str, target: str, hardware: Hardware | None) -> Cost
     """
     if hardware is None:
         return best(prior=SIMT_PRIOR)
-    new = attention_share(kind, hardware.capability)
-    old = attention_share("fp32", hardware.capability)
+    new = attention_share(kind, hardware)
+    old = attention_share("fp32", hardware)
     if new is None:
-        new = attention_share("mem_efficient", hardware.capability)
+        new = attention_share("mem_efficient", hardware)
     tf32 = hardware.peak("tf32")
     base = tf32 / 3 if tf32 else hardware.peak("fp32")
     peak = hardware.peak(target)

@@ -19,16 +19,26 @@ if TYPE_CHECKING:
 
 FIGURES = (
     "fp32_tflops",
+    "fp32_matrix_tflops",
     "tf32_tflops",
     "fp16_tflops",
     "bf16_tflops",
     "fp8_tflops",
     "memory_gbps",
+    "memory_gb",
     "l2_mb",
     "sm_count",
+    "clock_mhz",
+    "pcie_gbps",
+    "link_gbps",
+    "matrix_share",
+    "streaming_share",
+    "kernel_floor_us",
     "kernel_gap_us",
     "launch_latency_us",
 )
+"""Peaks (dense) of vector and matrix units, memory, links in one direction, what large kernels
+reach of the peaks, and the times that small ones cannot go below."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class Hardware:
 
     name: str
     capability: float
+    vendor: str = "nvidia"
     figures: dict[str, float] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -95,10 +106,26 @@ def hardware(graph: Graph) -> Hardware | None:
     return find_device(ours[0].name) if ours else None
 
 
-def attention_share(name: str, capability: float) -> float | None:
+def attention_share(name: str, hardware: Hardware) -> float | None:
     """Return the share of the peak that attention kernels *name* reach; None if they need more."""
-    rows = [r for r in _table()["attention"] if r["name"] == name and r["since"] <= capability]
+    rows = [
+        row
+        for row in _table()["attention"]
+        if row["name"] == name
+        and row["since"] <= hardware.capability
+        and row.get("vendor", hardware.vendor) == hardware.vendor
+    ]
     return float(rows[-1]["share"]["value"]) if rows else None
+
+
+def floor_us(kernel_class: str, hardware: Hardware) -> float:
+    """Return the shortest time of a kernel of this class on *hardware*, in microseconds."""
+    times = [
+        row["times"]
+        for row in _table()["floor"]
+        if row["vendor"] == hardware.vendor and kernel_class in row["classes"]
+    ]
+    return hardware.figures["kernel_floor_us"] * float(times[0] if times else 1.0)
 
 
 def _hardware(row: dict[str, Any], sources: dict[str, str]) -> Hardware:
@@ -106,6 +133,7 @@ def _hardware(row: dict[str, Any], sources: dict[str, str]) -> Hardware:
     return Hardware(
         name=row["name"],
         capability=float(row["capability"]),
+        vendor=row.get("vendor", "nvidia"),
         figures={name: float(figure["value"]) for name, figure in given.items()},
         sources={name: sources[figure["source"]] for name, figure in given.items()},
     )

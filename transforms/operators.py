@@ -129,3 +129,25 @@ def flops(name: str, text: str) -> float | None:
     if kind == "linear" and len(shapes) > 1:
         return 2.0 * math.prod(shapes[0]) * shapes[1][0]
     return None
+
+
+ITEM_BYTES = {"float": 4, "Half": 2, "BFloat16": 2, "double": 8, "Float8": 1}
+
+
+@lru_cache(maxsize=100_000)
+def product_work(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
+    """Return flops and bytes of a product, each operand moved once; NaN where unknown.
+
+    Examples
+    --------
+    >>> product_work("aten::mm", "[[2,3],[3,4]]", '["float","float"]')
+    (48.0, 104.0)
+    """
+    count = flops(name, shapes)
+    item = next((size for word, size in ITEM_BYTES.items() if word in dtypes), None)
+    if count is None or item is None:
+        return math.nan, math.nan
+    operands = [s for s in parse_shapes(shapes) if len(s) > 1][-2:]
+    columns = operands[1][0 if name.endswith("linear") else -1]
+    out = math.prod(operands[0][:-1]) * columns
+    return count, float(item * (sum(math.prod(s) for s in operands) + out))
