@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.transforms.activation_checkpoint import activation_checkpoint
 from foretrace.transforms.amp import amp
 from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.dataloader import dataloader
@@ -46,6 +47,7 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         dataloader,
         batch_size,
         gradient_accumulation,
+        activation_checkpoint,
         remove_modules,
         faster_modules,
         replace_kernel,

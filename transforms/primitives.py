@@ -93,7 +93,12 @@ def chain(graph: Graph) -> tuple[Rows, Rows]:
 
 
 def insert(
-    graph: Graph, anchors: Rows, *, place: str = "after", gap_ns: int | None = None, **columns: Any
+    graph: Graph,
+    anchors: Rows,
+    *,
+    place: str = "after",
+    gap_ns: int | Rows | None = None,
+    **columns: Any,
 ) -> tuple[Graph, Rows]:
     """Splice one new task beside each anchor, on the anchor's lane.
 
@@ -107,6 +112,7 @@ def insert(
         "after", or "before": then whatever made the anchor start late holds for the new task.
     gap_ns
         Lag between anchor and new task; by default 0 on the host, the device's gap on a stream.
+        One per new task needs *anchors* in ascending order.
     **columns
         Task columns: ``name``, ``kind``, ``work_ns`` and ``cost`` at least. What is not given is
         the anchor's (lane, step, phase, module; the start, 1 ns earlier with "before", so that
