@@ -23,8 +23,9 @@ Rows = npt.NDArray[np.int64]
 
 def by_category(column: pd.Series, holds: Callable[[str], bool]) -> Mask:
     """Return where *column*'s value satisfies *holds*, asked once per distinct value."""
-    flags = [bool(holds(str(value))) for value in column.cat.categories]
-    return np.array([*flags, False])[column.cat.codes.to_numpy()]
+    values = column.array
+    flags = [bool(holds(str(value))) for value in values.categories]
+    return np.array([*flags, False])[values.codes]
 
 
 def is_in(column: pd.Series, *values: str) -> Mask:
@@ -57,10 +58,10 @@ def matches(column: pd.Series, pattern: str) -> Mask:
 
 def labelled(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
     """Return *column* with *value* wherever *where* holds; a new category is added at the end."""
-    categories, code = _with_category(column.cat.categories, value)
-    codes = column.cat.codes.to_numpy().astype(np.int32)
+    dtype, code = _with_category(column.dtype, value)
+    codes = _wide_enough(column.array.codes, dtype).copy()
     codes[where] = code
-    return pd.Categorical.from_codes(codes, categories=categories)
+    return _from_codes(codes, dtype)
 
 
 def append(frame: pd.DataFrame, like: Rows, values: Mapping[str, Any]) -> pd.DataFrame:
@@ -73,26 +74,48 @@ def append(frame: pd.DataFrame, like: Rows, values: Mapping[str, Any]) -> pd.Dat
     return pd.DataFrame(columns, copy=False)
 
 
+def chosen(frame: pd.DataFrame, keep: Mask) -> pd.DataFrame:
+    """Return the rows of *frame* where *keep* holds, numbered anew."""
+    return pd.DataFrame({name: _kept(frame[name], keep) for name in frame.columns}, copy=False)
+
+
+def _kept(column: pd.Series, keep: Mask) -> Any:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return _from_codes(column.array.codes[keep], column.dtype)
+    return column.to_numpy()[keep]
+
+
 def _extended(column: pd.Series, like: Rows, value: Any) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy().astype(np.int32)
+        codes = column.array.codes
         if value is None:
-            return _from_codes(np.append(codes, codes[like]), column.cat.categories)
+            return _from_codes(np.concatenate((codes, codes[like])), column.dtype)
         if isinstance(value, str):
-            categories, code = _with_category(column.cat.categories, value)
-            return _from_codes(np.append(codes, np.full(len(like), code, np.int32)), categories)
-        categories = column.cat.categories.union(value.categories, sort=False)
-        return _from_codes(np.append(codes, categories.get_indexer(value)), categories)
+            dtype, code = _with_category(column.dtype, value)
+            new = np.full(len(like), code)
+        else:
+            categories = column.dtype.categories.union(value.categories, sort=False)
+            dtype = pd.CategoricalDtype(categories)
+            new = categories.get_indexer(value)
+        codes = _wide_enough(codes, dtype)
+        return _from_codes(np.concatenate((codes, new.astype(codes.dtype))), dtype)
     old = column.to_numpy()
     new = old[like] if value is None else np.broadcast_to(np.asarray(value), len(like))
-    return np.append(old, new.astype(old.dtype))
+    return np.concatenate((old, new.astype(old.dtype)))
 
 
-def _from_codes(codes: npt.NDArray[np.int32], categories: pd.Index) -> pd.Categorical:
-    return pd.Categorical.from_codes(codes, categories=categories)
+def _from_codes(codes: npt.NDArray[Any], dtype: pd.CategoricalDtype) -> pd.Categorical:
+    return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
 
 
-def _with_category(categories: pd.Index, value: str) -> tuple[pd.Index, int]:
+def _wide_enough(codes: npt.NDArray[Any], dtype: pd.CategoricalDtype) -> npt.NDArray[Any]:
+    """Return *codes* in a type that holds all categories of *dtype*."""
+    return codes.astype(np.promote_types(codes.dtype, np.min_scalar_type(-len(dtype.categories))))
+
+
+def _with_category(dtype: pd.CategoricalDtype, value: str) -> tuple[pd.CategoricalDtype, int]:
+    categories = dtype.categories
     if value in categories:
-        return categories, int(categories.get_loc(value))
-    return pd.Index([*categories, value], dtype=categories.dtype), len(categories)
+        return dtype, int(categories.get_loc(value))
+    wider = pd.Index([*categories, value], dtype=categories.dtype)
+    return pd.CategoricalDtype(wider), len(categories)

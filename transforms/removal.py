@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numba import njit
 
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.transforms.columns import Mask, Rows, is_in
+from foretrace.transforms.columns import Mask, Rows, chosen, is_in
 from foretrace.transforms.primitives import CHAINS, chain, edge_rows
 
 if TYPE_CHECKING:
@@ -55,8 +56,7 @@ def remove(graph: Graph, where: Mask, *, gaps: str = "keep") -> Graph:
         src=row[edges["src"].to_numpy()].astype(np.int32),
         dst=row[edges["dst"].to_numpy()].astype(np.int32),
     )
-    tasks = graph.tasks[~gone].reset_index(drop=True)
-    return replace(graph, tasks=tasks, edges=edges.reset_index(drop=True))
+    return replace(graph, tasks=chosen(graph.tasks, ~gone), edges=edges)
 
 
 @dataclass(frozen=True)
@@ -76,28 +76,52 @@ def hops(graph: Graph, gone: Mask, *, gaps: str = "keep") -> tuple[Hops, Hops]:
 
 
 def _hop(graph: Graph, gone: Mask, edge: Rows, end: Rows, gaps: str) -> Hops:
-    """Follow the chain by doubling until every hop lands on a kept task."""
-    has = edge >= 0
-    to = np.where(has, end[edge] if len(end) else -1, -1)
-    lags = graph.edges["lag_ns"].to_numpy()
-    shifts = graph.edges["shift"].to_numpy()
-    lag = np.where(has, lags[edge] if len(lags) else 0, 0).astype(np.int64)
-    shift = np.where(has, shifts[edge] if len(shifts) else 0, 0).astype(np.int64)
+    """Follow the chain from every task to the nearest kept one."""
+    lags, shifts = (graph.edges[c].to_numpy().astype(np.int64) for c in ("lag_ns", "shift"))
+    to, lag, shift, last = _landings(gone, edge, end, lags, shifts, np.bool_(gaps == "drop"))
     device = is_in(graph.tasks["kind"], *DEVICE_KINDS)
-    last = lag.copy()
-    if gaps == "drop":
-        lag[gone & has & gone[to]] = 0
-    for _ in range(max(1, len(to)).bit_length() + 1):
-        onward = (to >= 0) & gone[to]
-        if not onward.any():
-            break
-        over = to[onward]
-        lag[onward] += lag[over]
-        shift[onward] += shift[over]
-        last[onward] = last[over]
-        to[onward] = to[over]
-    to[(to >= 0) & gone[to]] = -1
     return Hops(to, np.where(device, last, lag), shift)
+
+
+@njit(cache=True)
+def _landings(
+    gone: Mask, edge: Rows, end: Rows, lags: Ints, shifts: Ints, drop: np.bool_
+) -> tuple[Rows, Ints, Ints, Ints]:
+    """Return where each hop lands, its lag and shift in all, and the lag of its last edge.
+
+    With *drop* the lag between two removed tasks counts nothing in all.
+    """
+    count = len(gone)
+    to, lag = np.full(count, -1, np.int64), np.zeros(count, np.int64)
+    shift, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    known = ~gone
+    stack = np.empty(count, np.int64)
+    for begin in range(count):
+        size, v = 0, begin
+        while v == begin or (v >= 0 and not known[v]):
+            known[v] = True
+            stack[size] = v
+            size += 1
+            v = end[edge[v]] if edge[v] >= 0 else -1
+            if v == begin:
+                break
+        while size > 0:
+            size -= 1
+            u = stack[size]
+            if edge[u] < 0:
+                continue
+            over = end[edge[u]]
+            lag[u] = last[u] = lags[edge[u]]
+            shift[u] = shifts[edge[u]]
+            if not gone[over]:
+                to[u] = over
+                continue
+            if drop and gone[u]:
+                lag[u] = 0
+            to[u], last[u] = to[over], last[over]
+            lag[u] += lag[over]
+            shift[u] += shift[over]
+    return to, lag, shift, last
 
 
 def _with_launches(graph: Graph, where: Mask) -> Mask:
@@ -115,23 +139,23 @@ def _moved(graph: Graph, gone: Mask, forward: Hops, backward: Hops) -> pd.DataFr
     """Return the edges after the removal, ids unchanged: kept, moved to neighbours, bridged."""
     edges = graph.edges
     src, dst = (edges[c].to_numpy().astype(np.int64) for c in ("src", "dst"))
-    is_chain = is_in(edges["kind"], *CHAINS)
-    is_return = is_in(edges["kind"], "return")
     cut = gone[src] | gone[dst]
-    moves = (
-        cut & ~is_chain & ~(is_return & gone[dst]) & ~(is_in(edges["kind"], "launch") & gone[dst])
-    )
+    ends = is_in(edges["kind"], *CHAINS) | (is_in(edges["kind"], "return", "launch") & gone[dst])
     shift = edges["shift"].to_numpy().astype(np.int64)
-    shift += np.where(gone[src], backward.shift[src], 0) + np.where(
-        gone[dst], forward.shift[dst], 0
+    at_src, at_dst = (np.flatnonzero(gone[end]) for end in (src, dst))
+    new_src, new_dst = src.copy(), dst.copy()
+    new_src[at_src] = backward.to[src[at_src]]
+    new_dst[at_dst] = forward.to[dst[at_dst]]
+    shift[at_src] += backward.shift[src[at_src]]
+    shift[at_dst] += forward.shift[dst[at_dst]]
+    lands = (new_src >= 0) & (new_dst >= 0) & ((new_src != new_dst) | (shift > 0))
+    kept = chosen(
+        edges.assign(
+            src=new_src.astype(np.int32), dst=new_dst.astype(np.int32), shift=shift.astype(np.int32)
+        ),
+        ~cut | (~ends & lands),
     )
-    new_src = np.where(gone[src], backward.to[src], src)
-    new_dst = np.where(gone[dst], forward.to[dst], dst)
-    keep = ~cut | (moves & (new_src >= 0) & (new_dst >= 0) & ((new_src != new_dst) | (shift > 0)))
-    kept = edges.assign(
-        src=new_src.astype(np.int32), dst=new_dst.astype(np.int32), shift=shift.astype(np.int32)
-    )[keep]
-    return _bridged(graph, kept, gone, forward, is_chain & cut)
+    return _bridged(graph, kept, gone, forward, is_in(edges["kind"], *CHAINS) & cut)
 
 
 def _bridged(
