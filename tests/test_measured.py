@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from foretrace.transforms.amp import amp
 from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.calibration import attach
 from foretrace.transforms.fused_optimizer import fused_optimizer
+from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.literal import literal
 from foretrace.transforms.matching import entries_of_operators
 from foretrace.transforms.measured import apply_measured
@@ -248,7 +251,7 @@ def test_the_update_takes_the_ratio_of_whole_segments() -> None:
     graph = job()
     tasks = graph.tasks.assign(phase=graph.tasks["phase"].cat.set_categories(["optimizer"]))
     tasks.loc[3, "phase"] = "optimizer"
-    graph = attach(type(graph)(**{**vars(graph), "tasks": tasks}), told)
+    graph = attach(replace(graph, tasks=tasks), told)
 
     fused = fused_optimizer(graph)
 
@@ -282,3 +285,22 @@ def test_equal_timings_change_nothing(times: list[tuple[float, float]]) -> None:
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == graph.tasks["work_ns"].tolist()
+
+
+def test_accumulated_gradients_take_what_was_measured() -> None:
+    """Two sums and a scaling per further batch, at the pace of the recording, with their gaps."""
+    graph = with_after(
+        ("aten::add_", FP32, 70.0, -1),
+        ("aten::add_", FP32, 140.0, -1),
+        ("aten::div", FP32, 35.0, -1),
+        change="gradient_accumulation(k=2)",
+    )
+    phases = ["forward", "forward", "forward", "backward", "optimizer"]
+    tasks = graph.tasks.assign(phase=pd.Categorical(phases))
+    graph = replace(graph, tasks=tasks)
+
+    changed = gradient_accumulation(graph, k=2)
+
+    added = changed.tasks.iloc[-1]
+    assert (added["work_ns"], added["cost"]) == (round(245 * 1_600 / 1_400 + 3 * 10), "measured")
+    assert changed.tasks["work_ns"].sum() == 2 * 1_700 + 900 + added["work_ns"]

@@ -11,6 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import Mask, Rows, is_in
 from foretrace.transforms.costs import machine_rate
+from foretrace.transforms.measured import added_ns
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.passes import find_update
 from foretrace.transforms.primitives import insert, insert_kernels
@@ -134,19 +135,29 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
         edges = launch_edges(repeated)[rows]
         calls = repeated.edges["src"].to_numpy()[edges[edges >= 0]].astype(np.int64)
         host_ns = update.tensors * graph.platform.launch_ns
+        source = "roofline"
     else:
-        rate = machine_rate(graph, "add_gbps")
-        size = (graph.meta.optimizer or {}).get("bytes")
-        if rate is None or not size:
+        host_ns, source = _host_adds(graph, len(copies))
+        if not host_ns:
             return noted(repeated, "gradient_accumulation: adding gradients is not counted")
         host = backward & is_in(graph.tasks["kind"], "host")
         calls = _copied(_last_per_step(graph, host), original, copies[1:])
-        host_ns = round(ADD_PASSES * size / rate)
     if len(calls):
-        repeated, _ = insert(
-            repeated, calls, name=NAME, kind="host", work_ns=host_ns, cost="roofline"
-        )
+        repeated, _ = insert(repeated, calls, name=NAME, kind="host", work_ns=host_ns, cost=source)
     return repeated
+
+
+def _host_adds(graph: Graph, k: int) -> tuple[int, str]:
+    """Return what each batch but the first adds on a CPU, in ns (0: unknown), and how it is known.
+
+    What is measured has the scaling of the loss in it.
+    """
+    measured = added_ns(graph, f"gradient_accumulation(k={k})")
+    if measured is not None:
+        return round(measured / (k - 1)), "measured"
+    rate = machine_rate(graph, "add_gbps")
+    size = (graph.meta.optimizer or {}).get("bytes")
+    return (round(ADD_PASSES * size / rate) if rate and size else 0), "roofline"
 
 
 def _last_per_step(graph: Graph, where: Mask) -> Rows:

@@ -6,10 +6,8 @@ operators cost what their new form costs, or ``None`` where the calibration does
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,6 +15,7 @@ import pandas as pd
 from foretrace.transforms.calibration import calibration_of
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.matching import changeable, entries_of_operators, entries_of_tasks
+from foretrace.transforms.new_form import NewForm, new_form, ratio, summed
 from foretrace.transforms.primitives import chain, insert, insert_kernels, scale
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.7
 """Below this share of the work, a calibration is not of this job: rules are taken instead."""
-
-NAME = "{} (predicted)"
 
 
 def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> Graph | None:
@@ -78,55 +75,6 @@ def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> 
 
 
 @dataclass(frozen=True)
-class NewForm:
-    """What becomes of each entry of the list before, and what is new. Times in ns.
-
-    ``retyped`` marks entries whose new form has other types. ``new`` are the rows of the list
-    after that replace nothing, ``anchor`` the entry before that each of them follows.
-    """
-
-    before: Times
-    after: Times
-    retyped: Mask
-    is_timed: Mask
-    is_gone: Mask
-    new: pd.DataFrame
-    anchor: Rows
-
-
-@dataclass(frozen=True)
-class Times:
-    """Time of each entry on the host and on the device (NaN: none)."""
-
-    host: Floats
-    device: Floats
-
-
-def new_form(before: pd.DataFrame, after: pd.DataFrame) -> NewForm:
-    """Put the list *after* beside the list *before*."""
-    count = len(before)
-    of = after["of"].to_numpy().astype(np.int64)
-    replaces = of >= 0
-    old = Times(*(before[c].to_numpy(np.float64) for c in ("ns", "device_ns")))
-    new = Times(*(_summed(of[replaces], after[c][replaces], count) for c in ("ns", "device_ns")))
-    is_gone = np.bincount(of[replaces], minlength=count) == 0
-    types = [_types(str(text)) for text in before["arguments"]]
-    retyped = np.zeros(count, bool)
-    for at, text in zip(of[replaces], after["arguments"][replaces], strict=True):
-        retyped[at] |= _types(str(text)) != types[at]
-    last = np.maximum.accumulate(np.where(replaces, of, -1)) if len(of) else of
-    return NewForm(
-        before=old,
-        after=new,
-        retyped=retyped,
-        is_timed=is_gone | (np.isfinite(new.host) & (old.host > 0)),
-        is_gone=is_gone,
-        new=after[~replaces & np.isfinite(after["ns"].to_numpy())],
-        anchor=np.maximum(last[~replaces & np.isfinite(after["ns"].to_numpy())], 0),
-    )
-
-
-@dataclass(frozen=True)
 class Seen:
     """A calibrated list found in a recording.
 
@@ -142,6 +90,18 @@ class Seen:
     recorded_ns: Floats
     pace: float
     gap_ns: int
+
+
+def added_ns(graph: Graph, change: str) -> float | None:
+    """Return what the operators that *change* adds cost per step, at the recording's pace."""
+    calibration = calibration_of(graph)
+    if calibration is None or not len(new := calibration.after(change)):
+        return None
+    seen = _seen(graph, calibration.before, new_form(calibration.before, new))
+    times = new["ns"][new["of"] < 0]
+    if seen.share < LEAST_SHARE or times.isna().any():
+        return None
+    return float(times.sum() * seen.pace + len(times) * seen.gap_ns)
 
 
 def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
@@ -169,7 +129,7 @@ def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
     root = (position >= 0) & ((parent < 0) | (of_operator[parent] != position))
     times = operators["duration_ns"].to_numpy()[root]
     counted = np.bincount(position[root], minlength=count).astype(np.float64)
-    return _ratio(_summed(position[root], times, count), counted)
+    return ratio(summed(position[root], times, count), counted)
 
 
 def _usual_gap(graph: Graph, position: Rows) -> int:
@@ -181,27 +141,13 @@ def _usual_gap(graph: Graph, position: Rows) -> int:
     return round(float(np.median(lags))) if len(lags) else 0
 
 
-def _summed(at: Rows, values: Any, count: int) -> Floats:
-    return np.bincount(at, np.asarray(values, np.float64), count).astype(np.float64)
-
-
-@lru_cache(maxsize=10_000)
-def _types(arguments: str) -> tuple[str, ...]:
-    """Return the types of the tensors among *arguments*, in order.
-
-    >>> _types('[{"shape":[2],"stride":[1],"dtype":"float32"},0.5]')
-    ('float32',)
-    """
-    return tuple(re.findall(r'"dtype": *"(\w+)"', arguments))
-
-
 def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
     """Let every matched task cost what its operator's new form costs."""
     device = on_device(graph)
     stays = seen.known & ~np.append(form.is_gone, False)[seen.position]
     for lanes, factors in (
         (~device, _host_factors(form, seen)),
-        (device, _ratio(form.after.device, form.before.device)),
+        (device, ratio(form.after.device, form.before.device)),
     ):
         each = np.append(factors, np.nan)[seen.position]
         where = stays & lanes & np.isfinite(each)
@@ -213,14 +159,8 @@ def _host_factors(form: NewForm, seen: Seen) -> Floats:
     """Return the factor of each entry: the ratio, or the difference where types change."""
     added = (form.after.host - form.before.host) * seen.pace
     shifted = np.maximum(seen.recorded_ns + added, 0.0)
-    factors = _ratio(form.after.host, form.before.host)
-    return np.where(form.retyped, _ratio(shifted, seen.recorded_ns), factors)
-
-
-def _ratio(new: Floats, old: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio: Floats = new / old
-    return np.where(np.isfinite(ratio), ratio, np.nan)
+    factors = ratio(form.after.host, form.before.host)
+    return np.where(form.retyped, ratio(shifted, seen.recorded_ns), factors)
 
 
 def _with_new(changed: Graph, graph: Graph, form: NewForm, seen: Seen) -> Graph:
