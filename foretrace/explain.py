@@ -1,0 +1,178 @@
+"""Why a gain is what it is: what lay on the critical path before a change, and what does after.
+
+The path is told apart by cause (kernel class, host, copies, waiting), by phase and by module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.predict import Baseline, Prediction, baseline, predicted
+from foretrace.replay import replay
+from foretrace.replay.critical import REASONS, WORK, time_by
+from foretrace.replay.timeline import UNKNOWN
+from foretrace.transforms import apply
+from foretrace.transforms.columns import is_in
+from foretrace.transforms.kernels import classes
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+    from foretrace.replay.timeline import Timeline
+    from foretrace.transforms.columns import Rows
+    from foretrace.transforms.scenario import Scenario
+
+    Texts = npt.NDArray[np.object_]
+
+UNCHANGED = ("recorded", "unblocked")
+"""Cost labels of tasks that no what-if has touched."""
+
+KIND_CAUSES = {
+    "memcpy": "copies",
+    "memset": "memory fills",
+    "collective": "communication",
+    "p2p": "communication",
+    "load": "data loading",
+}
+"""Cause of a task's work by its kind; kernels go by class, everything on the host is "host"."""
+
+WAIT_CAUSES = {
+    "thread": "host",  # untraced host time between two calls
+    "fork": "host",
+    "join": "host",
+    "stream": "gaps between kernels",
+    "launch": "launch latency",
+    "queue": "launch queue",
+    "return": "return to the host",
+    "event": "waiting between streams",
+    "collective": "communication",
+    "data": "data loading",
+    "resource": "a shared resource",
+    "release": "start of the window",
+}
+"""Cause of the time between two tasks by why the later one had to wait."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One part of a step before and after the change: its work and its share of the path, in ns."""
+
+    part: str
+    work_ns: tuple[float, float]
+    path_ns: tuple[float, float]
+
+    @property
+    def moved_ns(self) -> float:
+        """By how much its time on the critical path grew."""
+        return self.path_ns[1] - self.path_ns[0]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why the gain of a scenario is what it is. Times in ns of one step, as replayed.
+
+    ``bound_ns`` is the step if all changed and added work cost nothing: no better estimate of
+    their cost can gain more. ``saved_ns`` and ``added_ns`` sum up the work by cause that went
+    and came; ``limits`` names the lanes of the chain that now sets the pace, before and after.
+    """
+
+    prediction: Prediction
+    bound_ns: float
+    saved_ns: float
+    added_ns: float
+    limits: tuple[str, str]
+    causes: tuple[Shift, ...]
+    phases: tuple[Shift, ...]
+    modules: tuple[Shift, ...]
+
+
+def explain(graph: Graph, scenario: Scenario) -> Explanation:
+    """Compare the critical paths of *graph* before and after *scenario*.
+
+    Raises
+    ------
+    TransformError
+        As `foretrace.predict.predict` does.
+    """
+    return explained(baseline(graph), scenario)
+
+
+def explained(known: Baseline, scenario: Scenario) -> Explanation:
+    """Explain the gain of *scenario* over a baseline that is known."""
+    before, after = known.timeline, replay(apply(known.graph, scenario), like=known.timeline)
+    causes, phases, modules = (_shifts(before, after, by) for by in ("cause", "phase", "module"))
+    differences = [shift.work_ns[1] - shift.work_ns[0] for shift in causes]
+    return Explanation(
+        prediction=predicted(known, scenario, after),
+        bound_ns=_without_changed(after).step_ns,
+        saved_ns=-sum(ns for ns in differences if ns < 0),
+        added_ns=sum(ns for ns in differences if ns > 0),
+        limits=(before.bottleneck, after.bottleneck),
+        causes=causes,
+        phases=phases,
+        modules=modules,
+    )
+
+
+def path_causes(timeline: Timeline) -> dict[str, float]:
+    """Return the ns of a step on the critical path by cause, longest first."""
+    return {cause: path for cause, (_, path) in _parts(timeline, "cause").items() if path > 0}
+
+
+def causes(graph: Graph) -> Texts:
+    """Return what each task's work counts as: a kernel class, copies, "host" and the like."""
+    kinds = graph.tasks["kind"].array
+    table = [KIND_CAUSES.get(str(kind), "host") for kind in kinds.categories]
+    cause = np.array([*table, "host"], dtype=object)[kinds.codes]
+    kernel = is_in(graph.tasks["kind"], "kernel")
+    cause[kernel] = classes(graph.tasks["name"])[kernel]
+    return cause
+
+
+def _shifts(before: Timeline, after: Timeline, by: str) -> tuple[Shift, ...]:
+    """Return every part of a step, the one whose time on the path grew most first."""
+    old, new = _parts(before, by), _parts(after, by)
+    nothing = 0.0, 0.0
+    pairs = [
+        Shift(part, *zip(old.get(part, nothing), new.get(part, nothing), strict=True))
+        for part in dict.fromkeys((*old, *new))
+    ]
+    return tuple(sorted(pairs, key=lambda shift: -shift.moved_ns))
+
+
+def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
+    """Return work and critical path of a step in ns by part, longest path first."""
+    names, code = _codes(timeline.graph, by)
+    work = np.bincount(code, timeline.graph.tasks["work_ns"], len(names))
+    spent = time_by(timeline.steady, code, len(names)) / timeline.steady.cycle
+    path = spent[:, WORK] if by == "cause" else spent.sum(axis=1)
+    total = dict(zip(names, zip(work.tolist(), path.tolist(), strict=True), strict=True))
+    for at, reason in enumerate(REASONS):
+        if by == "cause" and at != WORK:
+            known = total.get(WAIT_CAUSES[reason], (0.0, 0.0))
+            total[WAIT_CAUSES[reason]] = known[0], known[1] + float(spent[:, at].sum())
+    steps = timeline.graph.steps
+    ordered = sorted(total.items(), key=lambda item: (-item[1][1], item[0]))
+    return {part: (ns[0] / steps, ns[1] / steps) for part, ns in ordered if any(ns)}
+
+
+def _codes(graph: Graph, by: str) -> tuple[list[str], Rows]:
+    """Return the names of the parts, and per task the number of its own."""
+    if by == "cause":
+        found, code = np.unique(causes(graph).astype(str), return_inverse=True)
+        return found.tolist(), code
+    values = graph.tasks[by].array
+    names = [*values.categories.astype(str), UNKNOWN]
+    return names, np.where(values.codes < 0, len(names) - 1, values.codes)
+
+
+def _without_changed(timeline: Timeline) -> Timeline:
+    """Replay with everything that the change gave another cost for nothing."""
+    tasks = timeline.graph.tasks
+    changed = ~is_in(tasks["cost"], *UNCHANGED)
+    free = tasks.assign(work_ns=np.where(changed, 0, tasks["work_ns"]))
+    return replay(replace(timeline.graph, tasks=free), like=timeline)

@@ -1,0 +1,70 @@
+"""Many scenarios on one job: what they share is worked out once."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+from foretrace.errors import ForetraceError, TransformError
+from foretrace.predict import Baseline, Prediction, baseline, predicted
+from foretrace.replay import replay
+from foretrace.transforms import apply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.scenario import Scenario
+
+Outcome = Prediction | ForetraceError
+"""What became of a scenario: where it cannot be predicted, its error stands in its place."""
+
+_CHUNK = 8
+"""Scenarios a process fetches at once."""
+_known: list[Baseline] = []
+"""The job that this worker process predicts for."""
+
+
+def predict_many(graph: Graph, scenarios: Iterable[Scenario], *, jobs: int = 1) -> list[Outcome]:
+    """Predict every scenario as `predict` does, on *jobs* processes.
+
+    Outcomes are in the order of *scenarios*, whatever *jobs*. With more than one process, a
+    script must guard its entry by ``if __name__ == "__main__"``, as for every spawned process.
+
+    Raises
+    ------
+    TransformError
+        *jobs* is below 1, or the recorded step has no work.
+    """
+    if jobs < 1:
+        raise TransformError(f"jobs={jobs} is out of range; give at least 1")
+    wanted = list(scenarios)
+    if jobs == 1 or len(wanted) <= _CHUNK:
+        return list(predict_each(baseline(graph), wanted))
+    spawned = multiprocessing.get_context("spawn")  # a fork would inherit the threads of pyarrow
+    with ProcessPoolExecutor(jobs, spawned, _start, (graph,)) as pool:
+        chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
+        return [outcome for part in pool.map(_predict_chunk, chunks) for outcome in part]
+
+
+def predict_each(known: Baseline, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+    """Yield the outcome of each scenario; neighbours that begin alike share their beginning."""
+    begun: Scenario = ()
+    halfway = known.graph
+    for scenario in scenarios:
+        try:
+            if scenario[:-1] != begun:
+                halfway, begun = apply(known.graph, scenario[:-1]), scenario[:-1]
+            changed = apply(halfway, scenario[-1:])
+            yield predicted(known, scenario, replay(changed, like=known.timeline))
+        except ForetraceError as error:
+            yield error
+
+
+def _start(graph: Graph) -> None:
+    _known[:] = [baseline(graph)]
+
+
+def _predict_chunk(scenarios: Sequence[Scenario]) -> list[Outcome]:
+    return list(predict_each(_known[0], scenarios))
