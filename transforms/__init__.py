@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from foretrace.transforms.activation_checkpoint import activation_checkpoint
 from foretrace.transforms.amp import amp
 from foretrace.transforms.batch_size import batch_size
+from foretrace.transforms.compile import compile  # noqa: A004 - what users call it
+from foretrace.transforms.cuda_graphs import cuda_graphs
 from foretrace.transforms.dataloader import dataloader
+from foretrace.transforms.device import device
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.faster_modules import faster_modules
@@ -47,6 +50,9 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         dataloader,
         batch_size,
         gradient_accumulation,
+        compile,
+        device,
+        cuda_graphs,
         activation_checkpoint,
         remove_modules,
         faster_modules,

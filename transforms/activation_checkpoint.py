@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.columns import Rows, is_in, labelled
+from foretrace.transforms.columns import Mask, Rows, is_in, labelled, matches
 from foretrace.transforms.primitives import chain, edge_rows, insert
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import modules_matching, on_device, require
+from foretrace.transforms.selection import launch_edges, modules_matching, on_device, require
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -72,7 +72,7 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     call, names = _calls(graph, modules)
     host = ~on_device(graph)
     key = _per_step(graph, call)
-    forward = host & is_in(graph.tasks["phase"], "forward") & (call >= 0)
+    forward = host & is_in(graph.tasks["phase"], "forward") & (call >= 0) & ~_uploads(graph)
     backward = host & is_in(graph.tasks["phase"], "backward") & (call >= 0)
     require(forward, graph, "forward task in the modules to checkpoint")
     require(backward, graph, "backward task in the modules to checkpoint")
@@ -85,8 +85,8 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
     return noted(
         changed,
-        f"activation_checkpoint: {len(names)} parts of the network compute forward twice, "
-        f"{names[0]} the first",
+        f"activation_checkpoint: {names[0]}"
+        f"{f' and {len(names) - 1} others' if len(names) > 1 else ''} computed twice per step",
         "activation_checkpoint: the memory that becomes free is not used for a bigger batch",
     )
 
@@ -131,6 +131,15 @@ def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
             'as in activation_checkpoint(modules="encoder|decoder")'
         )
     return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in found))
+
+
+def _uploads(graph: Graph) -> Mask:
+    """Return the waits, and the calls that bring data to the device: no module's own work."""
+    tasks, by = graph.tasks, launch_edges(graph)
+    found = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
+    copies = by[matches(tasks["name"], "HtoD") & (by >= 0)]
+    found[graph.edges["src"].to_numpy()[copies]] = True
+    return found
 
 
 def _per_step(graph: Graph, call: Rows) -> Rows:
