@@ -16,8 +16,8 @@ from foretrace.replay import replay
 from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.calibration import attach, calibration_of
-from foretrace.transforms.scenario import describe_scenario, names
-from foretrace.validated import ValidatedError, validated_error
+from foretrace.transforms.scenario import describe_scenario
+from foretrace.validated import ValidatedError, changes_made, validated_error
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -70,7 +70,8 @@ class Prediction:
     """What a scenario does to the step time. Times in ns, of one step.
 
     ``interval_ns`` covers the variation of the recorded steps, what the unchanged replay misses
-    and, where pairs of real measurements tested these transforms, the error that those showed;
+    and the error that pairs of real measurements showed: of these transforms, where they tested
+    them, else the share of a change that other rules missed;
     ``step_interval`` is the relative part that comes from the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from.
@@ -127,6 +128,34 @@ def identity(graph: Graph) -> Identity:
     )
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """A job before any change: its measured step and its replay, shared by many predictions."""
+
+    measured: Measured
+    timeline: Timeline
+    critical_path: dict[str, float]
+
+    @property
+    def graph(self) -> Graph:
+        """The job as recorded."""
+        return self.timeline.graph
+
+
+def baseline(graph: Graph) -> Baseline:
+    """Replay *graph* unchanged, once for all predictions from it.
+
+    Raises
+    ------
+    TransformError
+        The recorded step has no work.
+    """
+    timeline = replay(graph)
+    if timeline.step_ns <= 0:
+        raise TransformError("the recorded step has no work, so no ratio can be formed")
+    return Baseline(measured_step(graph), timeline, timeline.breakdown("kind"))
+
+
 def predict(graph: Graph, scenario: Scenario, calibration: Calibration | None = None) -> Prediction:
     """Predict the step time of *graph* after every transform of *scenario*, in order.
 
@@ -140,17 +169,28 @@ def predict(graph: Graph, scenario: Scenario, calibration: Calibration | None = 
     if calibration is not None:
         graph = attach(graph, calibration)
     changed = apply(graph, scenario)
-    before, after = replay(graph), replay(changed)
-    if before.step_ns <= 0:
-        raise TransformError("the recorded step has no work, so no ratio can be formed")
+    known = baseline(graph)
+    return predicted(known, scenario, replay(changed, like=known.timeline))
+
+
+def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Prediction:
+    """Predict the step time of a job whose replay after *scenario* is *after*.
+
+    Raises
+    ------
+    TransformError
+        No work is left.
+    """
+    graph, changed = known.graph, after.graph
+    before, measured, costs = known.timeline, known.measured, _cost_shares(changed)
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
-    measured, costs = measured_step(graph), _cost_shares(changed)
-    error = validated_error(names(scenario), on_device=has_device(graph))
+    error = validated_error(changes_made(scenario, changed), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
     doubts = _doubts(measured, before)
-    missed = float(np.hypot(error.share, before.step_ns / measured.step_ns - 1))
+    ratio = after.step_ns / before.step_ns
+    missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
     return Prediction(
         scenario=describe_scenario(scenario),
         measured=measured,
@@ -159,7 +199,7 @@ def predict(graph: Graph, scenario: Scenario, calibration: Calibration | None = 
         interval_ns=interval(predicted_ns, varied, missed),
         step_interval=varied,
         status="validated" if error.is_validated and not doubts else "unvalidated",
-        critical_path_before=before.breakdown("kind"),
+        critical_path_before=known.critical_path,
         critical_path_after=after.breakdown("kind"),
         costs=costs,
         samples_before=graph.meta.batch_size,
@@ -251,8 +291,10 @@ def _prediction_warnings(
     if not after.settled:
         notes.append("the replay after the change did not settle on one period")
     if error.missing:
+        wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
+        steps = "the interval covers the variation of the recorded steps only"
         notes.append(
             f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
-            "hardware: the interval covers the variation of the recorded steps only"
+            f"hardware: {wrong if error.missed else steps}"
         )
     return tuple(notes)

@@ -7,97 +7,32 @@ silently; one that cannot be replayed is a row with its problem.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.predict import has_device, identity, measured_step
+from foretrace.predict import has_device, identity, measured_step, predict
 from foretrace.progress import stage
+from foretrace.study_rows import MEASURED, NOISE_LIMIT, IdentityRow, PairRow, Study
 from foretrace.tracer.files import load
 from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.tracer.pairs import read_pairs
 from foretrace.transforms import apply, parse_scenario
+from foretrace.transforms.calibration import read_calibration
 from foretrace.transforms.paper import paper
 from foretrace.transforms.scenario import names
 from foretrace.validate import compare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from foretrace.graph.model import Graph
     from foretrace.tracer.pairs import Pair
     from foretrace.transforms.scenario import Scenario
-
-NOISE_LIMIT = 0.02
-"""Repeats of a recorded pair that differ by more make it inconclusive (share)."""
-
-
-@dataclass(frozen=True)
-class IdentityRow:
-    """One recording replayed unchanged; ``problem`` says why there are no numbers."""
-
-    trace: str
-    cause: str | None
-    measured_ns: float = 0.0
-    replayed_ns: float = 0.0
-    steps: int = 0
-    problem: str | None = None
-
-    @property
-    def error(self) -> float:
-        """Signed relative error."""
-        return self.replayed_ns / self.measured_ns - 1
-
-
-@dataclass(frozen=True)
-class PairRow:
-    """One measured pair beside its prediction and the null models. Times in ns."""
-
-    name: str
-    change: str
-    hardware: str
-    transforms: tuple[str, ...]
-    measure: str
-    before_ns: float
-    after_ns: float
-    predicted_ns: float
-    paper_ns: float | None
-    step_interval: tuple[float, float]
-    noise: float | None = None
-    tuned_on: bool = False
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the prediction."""
-        return self.predicted_ns / self.after_ns - 1
-
-    @property
-    def null_error(self) -> float:
-        """Signed relative error of "nothing changes"."""
-        return self.before_ns / self.after_ns - 1
-
-    @property
-    def paper_error(self) -> float | None:
-        """Signed relative error of the paper's constants."""
-        return None if self.paper_ns is None else self.paper_ns / self.after_ns - 1
-
-    @property
-    def is_conclusive(self) -> bool:
-        """Whether the pair's own repeats agree well enough to judge a prediction."""
-        return self.noise is None or abs(self.noise) <= NOISE_LIMIT
-
-
-@dataclass(frozen=True)
-class Study:
-    """All rows; ``absent`` are recordings that are listed but not on this machine."""
-
-    identities: tuple[IdentityRow, ...] = ()
-    pairs: tuple[PairRow, ...] = ()
-    problems: dict[str, str] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
+    from foretrace.validate import Validation
 
 
 def read_list(path: Path) -> dict[str, Any]:
@@ -107,7 +42,7 @@ def read_list(path: Path) -> dict[str, Any]:
 
 def run_study(listed: dict[str, Any], folder: Path) -> Study:
     """Replay and predict everything that *listed* names; its archives lie in *folder*."""
-    study = _Collector(folder.parent / listed["shared"])
+    study = _Collector(folder.parent / listed["shared"], listed.get("held_out", ()))
     for entry in listed.get("identity", ()):
         study.identity(entry)
     for entry in listed.get("pair", ()):
@@ -121,8 +56,9 @@ def run_study(listed: dict[str, Any], folder: Path) -> Study:
 class _Collector:
     """Gathers rows; keeps each graph of the public set, since pairs share recordings."""
 
-    def __init__(self, shared: Path) -> None:
+    def __init__(self, shared: Path, held_out: Collection[str]) -> None:
         self._shared = shared
+        self._held_out = held_out
         self._graphs: dict[str, Graph] = {}
         self._identities: list[IdentityRow] = []
         self._pairs: list[PairRow] = []
@@ -160,7 +96,7 @@ class _Collector:
             except ForetraceError as error:
                 self._problems[pair.name] = str(error)
             else:
-                self._pairs.append(row)
+                self._pairs.append(replace(row, held_out=pair.model in self._held_out))
                 self._identities.append(unchanged)
 
     def result(self) -> Study:
@@ -188,25 +124,48 @@ def identity_row(trace: str, graph: Graph, cause: str | None = None) -> Identity
 
 
 def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
-    """Predict one recorded pair, and replay its recording unchanged."""
+    """Predict one recorded pair with and without its calibration; replay it unchanged."""
     recorded = build(pair.before)
     before = _with_truth(recorded, pair.before_ns / 1e6)
     scenario = parse_scenario([pair.scenario])
     found = compare(before, scenario, pair.after_ns, "unprofiled")
-    row = PairRow(
+    row = replace(
+        _step_row(found, before, scenario),
         name=pair.name,
+        model=pair.model,
         change=pair.scenario,
-        hardware=_hardware(before),
-        transforms=names(scenario),
-        measure="step",
         before_ns=pair.before_ns,
-        after_ns=pair.after_ns,
-        predicted_ns=found.prediction.predicted_ns,
-        paper_ns=found.null_paper_ns,
-        step_interval=found.prediction.step_interval,
+        calibrated_ns=_calibrated_ns(pair, before, scenario),
         noise=pair.noise,
     )
     return row, identity_row(pair.name, recorded, _unrest(recorded.meta.unprofiled_step_ns))
+
+
+def _step_row(found: Validation, before: Graph, scenario: Scenario) -> PairRow:
+    """Return a row about whole steps, its name and origin left open."""
+    prediction = found.prediction
+    return PairRow(
+        name="",
+        model="",
+        change="",
+        hardware=_hardware(before),
+        transforms=names(scenario),
+        measure="step",
+        before_ns=prediction.measured.step_ns,
+        after_ns=found.measured_after_ns,
+        rule_ns=prediction.predicted_ns,
+        paper_ns=found.null_paper_ns,
+        step_interval=prediction.step_interval,
+        replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
+    )
+
+
+def _calibrated_ns(pair: Pair, before: Graph, scenario: Scenario) -> float | None:
+    """Predict *pair* with its calibration; ``None`` without one, or where it tells nothing."""
+    if pair.calibration is None:
+        return None
+    found = predict(before, scenario, read_calibration(pair.calibration))
+    return found.predicted_ns if found.costs.get(MEASURED) else None
 
 
 def _unrest(steps_ns: tuple[int, ...]) -> str | None:
@@ -225,32 +184,34 @@ def _unrest(steps_ns: tuple[int, ...]) -> str | None:
 def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:
     scenario = parse_scenario(entry["scenario"])
     measure = entry.get("measure", "step")
-    common = {
-        "name": entry["id"],
-        "change": entry["change"],
-        "hardware": _hardware(before),
-        "transforms": names(scenario),
-        "measure": measure,
-        "tuned_on": entry.get("tuned_on", False),
-    }
-    if measure == "optimizer":
-        return PairRow(
-            **common,
-            before_ns=optimizer_ns(before),
-            after_ns=optimizer_ns(after),
-            predicted_ns=optimizer_ns(apply(before, scenario)),
-            paper_ns=_paper_optimizer_ns(before, scenario),
-            step_interval=(1.0, 1.0),
-        )
-    truth = measured_step(after)
-    found = compare(before, scenario, truth.step_ns, truth.source)
+    if measure == "step":
+        truth = measured_step(after)
+        row = _step_row(compare(before, scenario, truth.step_ns, truth.source), before, scenario)
+    else:
+        row = _part_row(measure, before, after, scenario)
+    return replace(
+        row,
+        name=entry["id"],
+        model=entry.get("model", entry["id"]),
+        change=entry["change"],
+        tuned_on=entry.get("tuned_on", False),
+    )
+
+
+def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> PairRow:
+    """Return a row about a part of the device time, as `MEASURES` takes it from a graph."""
+    part_ns = MEASURES[measure]
     return PairRow(
-        **common,
-        before_ns=found.prediction.measured.step_ns,
-        after_ns=truth.step_ns,
-        predicted_ns=found.prediction.predicted_ns,
-        paper_ns=found.null_paper_ns,
-        step_interval=found.prediction.step_interval,
+        name="",
+        model="",
+        change="",
+        hardware=_hardware(before),
+        transforms=names(scenario),
+        measure=measure,
+        before_ns=part_ns(before),
+        after_ns=part_ns(after),
+        rule_ns=part_ns(apply(before, scenario)),
+        paper_ns=_paper_ns(part_ns, before, scenario),
     )
 
 
@@ -263,9 +224,24 @@ def optimizer_ns(graph: Graph) -> float:
     return float(tasks["work_ns"][where].sum() / graph.steps)
 
 
-def _paper_optimizer_ns(before: Graph, scenario: Scenario) -> float | None:
+def kernels_ns(graph: Graph) -> float:
+    """Return the time of all kernels per step; collectives, which wait for others, are left out."""
+    where = graph.tasks["kind"] == "kernel"
+    if not where.any():
+        raise TraceError(f"{graph.meta.source}: no kernel is recorded")
+    return float(graph.tasks["work_ns"][where].sum() / graph.steps)
+
+
+MEASURES: dict[str, Callable[[Graph], float]] = {
+    "optimizer": optimizer_ns,
+    "kernels": kernels_ns,
+}
+"""What else than a step can be compared, and how a graph tells it in ns per step."""
+
+
+def _paper_ns(part_ns: Callable[[Graph], float], before: Graph, scenario: Scenario) -> float | None:
     try:
-        return optimizer_ns(apply(before, paper(scenario)))
+        return part_ns(apply(before, paper(scenario)))
     except TransformError:
         return None
 
@@ -285,8 +261,3 @@ def _with_truth(graph: Graph, step_ms: float | None) -> Graph:
 
 def _hardware(graph: Graph) -> str:
     return "gpu" if has_device(graph) else "cpu"
-
-
-def every_transform(pairs: tuple[PairRow, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each (hardware, transform) that *pairs* test alone, in order, once."""
-    yield from dict.fromkeys((p.hardware, p.transforms[0]) for p in pairs if len(p.transforms) == 1)

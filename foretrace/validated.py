@@ -1,59 +1,137 @@
 """The error that real before/after pairs showed for each transform, as the study last found it.
 
-`validated.toml` is written by ``python -m foretrace.accuracy`` and never by hand.
+`validated.toml` is written by ``python -m foretrace.accuracy`` and never by hand. It tells apart
+what was predicted from operators timed on the machine ("measured") and what by a rule ("rule").
 """
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from foretrace.transforms.calibration import calibration_of, canonical
+from foretrace.transforms.scenario import describe_scenario, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.scenario import Scenario
+
 TABLE = "validated.toml"
+FEWEST_PAIRS = 2
+"""Fewer conclusive pairs than this validate nothing."""
+GIVEN = ("faster_kernels", "faster_host", "faster_modules", "replace_kernel", "remove_modules")
+"""What-ifs whose new costs the user states: no rule is behind them that could miss the change."""
+ENOUGH_PAIRS = 4
+"""Fewer than this cannot tell how far off a what-if gets: what all the others show counts too."""
 
 
 @dataclass(frozen=True)
 class ValidatedError:
-    """The relative error to expect; ``missing`` are the transforms that no pair has tested."""
+    """The relative error to expect of a scenario.
+
+    ``share`` is that of its validated transforms, ``missing`` names those that no pair has tested,
+    and ``missed`` is the share of the *change* that the rule of such a transform may get wrong.
+    """
 
     share: float
     missing: tuple[str, ...]
+    missed: float = 0.0
 
     @property
     def is_validated(self) -> bool:
         """Whether every transform has been compared with measurements."""
         return not self.missing
 
+    def of(self, ratio: float) -> float:
+        """Return the error, as a share of the step, of a step predicted to change to *ratio*.
 
-def validated_error(transforms: Iterable[str], *, on_device: bool) -> ValidatedError:
-    """Return the error of *transforms* together: independent errors add in quadrature."""
-    return combine(transforms, load_table()["gpu" if on_device else "cpu"])
+        >>> ValidatedError(0.03, ()).of(0.5), round(ValidatedError(0.0, ("new",), 0.5).of(0.5), 2)
+        (0.03, 0.35)
+        """
+        return math.hypot(self.share, self.missed * abs(math.log(ratio)))
 
 
-def combine(transforms: Iterable[str], table: Mapping[str, Mapping[str, float]]) -> ValidatedError:
-    """Combine the errors that *table* knows.
+def changes_made(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
+    """Return each what-if of *scenario* with where its costs in *changed* come from."""
+    calibration = calibration_of(changed)
+    is_timed = calibration is not None and bool((changed.tasks["cost"] == "measured").any())
+    timed = calibration.changes if calibration is not None and is_timed else ()
+    texts = map(canonical, describe_scenario(scenario))
+    sources = ["measured" if text in timed else "rule" for text in texts]
+    return list(zip(names(scenario), sources, strict=True))
 
-    >>> combine(["amp", "batch_size"], {"amp": {"p90": 0.03}, "batch_size": {"p90": 0.04}}).share
+
+def validated_error(changes: Iterable[tuple[str, str]], *, on_device: bool) -> ValidatedError:
+    """Return the error of *changes* together, each a transform and its cost source.
+
+    Sources are ``"measured"`` and ``"rule"``; independent errors add in quadrature.
+    """
+    return combine(changes, load_table(), "gpu" if on_device else "cpu")
+
+
+def combine(
+    changes: Iterable[tuple[str, str]], table: Mapping[str, Any], hardware: str
+) -> ValidatedError:
+    """Combine the errors that *table* knows for *hardware*.
+
+    A transform with few pairs takes the error that all pairs of its source show, where larger.
+
+    >>> row = {"pairs": 9, "median": 0.01}
+    >>> known = {"cpu": {"rule": {"amp": {**row, "p90": 0.03}, "batch_size": {**row, "p90": 0.04}}}}
+    >>> combine([("amp", "rule"), ("batch_size", "rule")], known, "cpu").share
     0.05
-    >>> combine(["amp", "magic"], {"amp": {"p90": 0.03}}).missing
+    >>> combine([("amp", "rule"), ("magic", "rule")], known, "cpu").missing
     ('magic',)
     """
-    unique = list(dict.fromkeys(transforms))
-    shares = [table[name]["p90"] for name in unique if name in table]
-    missing = tuple(name for name in unique if name not in table)
-    return ValidatedError(float(np.sqrt(np.square(shares).sum())), missing)
+    unique = list(dict.fromkeys(changes))
+    rows = {change: _row(*change, table.get(hardware, {})) for change in unique}
+    shares = [_share(row, table, hardware, source) for (_, source), row in rows.items() if row]
+    missing = tuple(dict.fromkeys(name for (name, _), row in rows.items() if not row))
+    is_guessed = any(name not in GIVEN for name in missing)
+    missed = table.get("unvalidated", {}).get("missed", 0.0) if is_guessed else 0.0
+    return ValidatedError(math.hypot(*shares), missing, missed)
+
+
+def _row(name: str, source: str, known: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return what is known of a transform; what a rule showed holds where nothing was timed."""
+    own = known.get(source, {}).get(name)
+    return own or known.get("rule", {}).get(name)
+
+
+def _share(row: Mapping[str, Any], table: Mapping[str, Any], hardware: str, source: str) -> float:
+    if row["pairs"] >= ENOUGH_PAIRS:
+        return float(row["p90"])
+    pooled = table.get("pooled", {}).get(hardware, {}).get(source, 0.0)
+    return max(float(row["p90"]), float(pooled))
+
+
+def status(transform: str) -> dict[str, dict[str, int]]:
+    """Return hardware → cost source → number of pairs that tested *transform*; empty without any.
+
+    >>> status("a what-if that nobody tested")
+    {}
+    """
+    table = load_table()
+    found = {
+        hardware: {s: t[transform]["pairs"] for s, t in table[hardware].items() if transform in t}
+        for hardware in ("gpu", "cpu")
+    }
+    return {hardware: sources for hardware, sources in found.items() if sources}
 
 
 @cache
-def load_table() -> dict[str, dict[str, Any]]:
-    """Read the table: hardware → transform → ``p90``, ``median``, ``pairs``."""
+def load_table() -> dict[str, Any]:
+    """Read the table: hardware → source → transform → ``p90``, ``median``, ``pairs``.
+
+    Beside ``gpu`` and ``cpu`` there are ``pooled`` (hardware → source → error of all pairs) and
+    ``unvalidated`` (``missed``: the share of a change that rules got wrong).
+    """
     found = files("foretrace").joinpath(TABLE)
     table = tomllib.loads(found.read_text("utf-8")) if found.is_file() else {}
-    return {"gpu": table.get("gpu", {}), "cpu": table.get("cpu", {})}
+    return {name: table.get(name, {}) for name in ("gpu", "cpu", "pooled", "unvalidated")}

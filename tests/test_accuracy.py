@@ -7,27 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace import accuracy
+from foretrace.accuracy_page import page
 from foretrace.errors import TraceError
-from foretrace.study import IdentityRow, PairRow, Study, optimizer_ns, read_list, run_study
+from foretrace.evidence import error_table
+from foretrace.study import kernels_ns, optimizer_ns, read_list, run_study
+from foretrace.study_rows import IdentityRow, Study
 from foretrace.transforms.literal import literal
+from tests.pairs import pair
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def pair(name: str, error: float, **settings: object) -> PairRow:
-    """Return an amp pair that took 100 before and 50 after, predicted with *error*."""
-    values: dict[str, object] = {
-        "change": "amp",
-        "hardware": "gpu",
-        "transforms": ("amp",),
-        "measure": "step",
-        "before_ns": 100.0,
-        "after_ns": 50.0,
-        "paper_ns": 60.0,
-        "step_interval": (1.0, 1.0),
-    }
-    return PairRow(name=name, predicted_ns=50.0 * (1 + error), **{**values, **settings})  # type: ignore[arg-type]
 
 
 PAIRS = (pair("a", 0.02), pair("b", -0.04), pair("c", 0.06))
@@ -42,49 +31,69 @@ def test_errors_are_signed_shares_of_the_measured_value() -> None:
     assert row.paper_error == pytest.approx(0.2)
 
 
-def test_the_table_keeps_the_90th_percentile() -> None:
-    """Of three pairs that is the worst one."""
-    assert accuracy.error_table(PAIRS)["gpu"] == {"amp": {"pairs": 3, "median": 0.04, "p90": 0.06}}
-
-
-def test_one_pair_validates_nothing() -> None:
-    """A single pair may be luck."""
-    assert accuracy.error_table(PAIRS[:1]) == {"gpu": {}, "cpu": {}}
-
-
-def test_noisy_pairs_count_nowhere() -> None:
-    """A pair whose halves differ by more than 2 % is listed, and left out of the table."""
-    noisy = pair("noisy", 0.5, noise=0.03)
-
-    assert not noisy.is_conclusive
-    assert accuracy.error_table((*PAIRS, noisy)) == accuracy.error_table(PAIRS)
-    assert "inconclusive" in accuracy.page(Study(pairs=(*PAIRS, noisy)), {})
-
-
-def test_the_optimizer_alone_is_no_step() -> None:
-    """A pair scored by the optimizer's device time says nothing about steps."""
-    phase = pair("phase", 0.5, measure="optimizer")
-
-    assert accuracy.error_table((*PAIRS, phase)) == accuracy.error_table(PAIRS)
-
-
 def test_the_table_is_written_as_toml() -> None:
     """What is written is what the package reads."""
     import tomllib
 
-    table = accuracy.error_table(PAIRS)
+    table = error_table(PAIRS)
 
-    assert tomllib.loads(accuracy.toml(table)) == {"gpu": table["gpu"]}
+    assert tomllib.loads(accuracy.toml(table)) == {k: v for k, v in table.items() if v}
 
 
 def test_the_page_shows_pairs_means_and_coverage() -> None:
     """Each interval is made without the pair that it is judged on."""
-    page = accuracy.page(Study(pairs=PAIRS), accuracy.error_table(PAIRS))
+    text = page(Study(pairs=PAIRS), error_table(PAIRS))
 
-    assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% | +100.0% | +20.0% |  |  |" in page
-    assert "Mean |error| over 3 public pairs (all): 4.0%; no change 100.0%; paper 20.0%" in page
-    assert "It held the measurement in 2 of 3 (67%)." in page
-    assert "| gpu | amp | 3 | 4.0% | 6.0% |" in page
+    assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% |  | +100.0% | +20.0% |  |  |" in text
+    assert "over 3 public pairs (all): predicted 4.0%, 90th percentile 5.6%; no change" in text
+    assert "Mean |error| over 3 public pairs: 4.0%; no change 100.0%." in text
+    assert "It held the measurement in 2 of 3 (67%)." in text
+    assert "| gpu | amp | rule | 3 | 4.2% | 5.7% |" in text
+    assert "| gpu | *all* | rule | | | 5.7% |" in text
+
+
+def test_own_pairs_are_summed_up_by_what_if() -> None:
+    """With calibration beside without, those that matter first, held-out models apart."""
+    own: dict[str, object] = {"noise": 0.0, "hardware": "cpu"}
+    rows = (
+        pair("a", 0.2, calibrated_ns=50.5, **own),
+        pair("b", 0.4, calibrated_ns=51.0, **own),
+        pair("small", 0.03, before_ns=51.0, transforms=("tf32",), **own),
+        pair("unseen", -0.3, calibrated_ns=52.0, held_out=True, **own),
+    )
+    text = page(Study(pairs=rows), error_table(rows))
+    big, everything = text.split("### ")[1:3]
+
+    assert big.startswith('Pairs recorded by this project, where "no change" is off > 10%')
+    line = "| amp | 2 | 1.5 / 1.9 / 2.0 | 30.0 / 38.0 / 40.0 | 100.0 / 100.0 / 100.0 | 20.0"
+    assert line in big
+    assert "tf32" not in big
+    assert "| tf32 | 1 | 3.0 / 3.0 / 3.0 |" in everything
+    assert (
+        "1 held-out pairs (all): with calibration 4.0%, 90th percentile 4.0%; without 30.0" in text
+    )
+    assert "| unseen | amp | 0.00 | 0.00 | 0.00 | +4.0% | -30.0% |" in text
+    assert text.count("### Held-out models") == 2
+
+
+def test_what_cannot_be_judged_is_listed_apart() -> None:
+    """Noisy pairs, compiled code, and parts of a step."""
+    rows = (
+        pair("noisy", 0.5, noise=0.03),
+        pair("generated", 0.5, noise=0.0, transforms=("compile",)),
+        pair("moved", -0.1, measure="kernels"),
+        pair("phase", 0.1, measure="optimizer"),
+    )
+    text = page(Study(pairs=rows), error_table(rows))
+    parts = {part.split("\n", 1)[0]: part for part in text.replace("### ", "## ").split("## ")}
+
+    assert "| noisy |" in parts["Inconclusive"]
+    assert "| generated |" in parts["Not predicted"]
+    assert "| moved |" in parts["Moving to another device"]
+    assert "over 1 recordings moved to another device: 10.0%." in text
+    assert "| phase |" in parts["Public pairs"]
+    assert "optimizer |" in parts["Public pairs"]
+    assert "pairs (all)" not in text
 
 
 def test_the_page_names_exceptions_with_their_cause() -> None:
@@ -95,27 +104,28 @@ def test_the_page_names_exceptions_with_their_cause() -> None:
         IdentityRow("odd", None, 100.0, 110.0, 5),
         IdentityRow("broken", None, problem="no steps"),
     )
-    page = accuracy.page(Study(identities=rows, absent=("gone",)), {})
+    text = page(Study(identities=rows, absent=("gone",)), {})
 
-    assert "| shared | 5 | 0.00 | 0.00 | -7.00% | time slices |" in page
-    assert "| odd | 5 | 0.00 | 0.00 | +10.00% | not explained |" in page
-    assert "| broken | | | | | no steps |" in page
-    assert "1 of them are within 2%" in page
-    assert "1 of the listed recordings were not on the machine" in page
+    assert "| shared | 5 | 0.00 | 0.00 | -7.00% | time slices |" in text
+    assert "| odd | 5 | 0.00 | 0.00 | +10.00% | not explained |" in text
+    assert "| broken | | | | | no steps |" in text
+    assert "1 of them are within 2%" in text
+    assert "1 of the listed recordings were not on the machine" in text
 
 
 def test_pairs_without_constants_have_no_second_null_model() -> None:
     """The mean of nothing is not 0."""
-    page = accuracy.page(Study(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {})
+    text = page(Study(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {})
 
-    assert "paper no constants" in page
+    assert "no change 100.0%, 90th percentile 100.0%; right sign" in text
+    assert "| amp | 1 | 0.0 / 0.0 / 0.0 | 0.0 / 0.0 / 0.0 | 100.0 / 100.0 / 100.0 |  |" in text
 
 
 def test_a_wrong_direction_is_counted() -> None:
     """Predicting slower for what became faster is a wrong sign."""
     wrong = pair("wrong", 1.2)
 
-    assert "right sign in 3." in accuracy.page(Study(pairs=(*PAIRS, wrong)), {})
+    assert "right sign in 3." in page(Study(pairs=(*PAIRS, wrong)), {})
 
 
 def test_absent_recordings_are_named(tmp_path: Path) -> None:
@@ -162,6 +172,20 @@ def test_the_optimizers_device_time_is_per_step() -> None:
     assert optimizer_ns(graph) == 5_000
 
 
+def test_kernels_are_summed_without_collectives() -> None:
+    """Waiting for others is not the device's speed."""
+    tasks = [
+        ("launch", "launch", 0, 9_000, "forward"),
+        ("gemm", "kernel", 1, 30_000, "forward"),
+        ("gemm", "kernel", 1, 10_000, "backward"),
+        ("all_reduce", "collective", 1, 70_000, "communication"),
+    ]
+
+    assert kernels_ns(literal(tasks)) == 40_000
+    with pytest.raises(TraceError, match="no kernel"):
+        kernels_ns(literal(tasks[:1]))
+
+
 def test_a_graph_without_optimizer_cannot_be_scored_by_it() -> None:
     """The text says what is missing."""
     with pytest.raises(TraceError, match="optimizer"):
@@ -181,9 +205,9 @@ def test_the_study_writes_its_page_and_its_table(
     (tmp_path / "README.md").write_text(marks, "utf-8")
     accuracy.main()
 
-    assert "[gpu.amp]" in (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
+    assert "[gpu.rule.amp]" in (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
     assert (tmp_path / "accuracy.md").read_text("utf-8").startswith("# How far off it is\n")
     readme = (tmp_path / "README.md").read_text("utf-8")
-    assert readme.startswith(f"before {accuracy.BEGIN}\n- Mean |error| over 3 public pairs")
+    assert readme.startswith(f"before {accuracy.BEGIN}\n- Median |error| over 3 public pairs")
     assert readme.endswith(f"\n{accuracy.END} after")
     assert "3 pairs" in capsys.readouterr().out

@@ -95,7 +95,8 @@ def test_a_transform_without_pairs_is_unvalidated() -> None:
 
 def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of 10 % makes 20 µs an interval of 18 to 22."""
-    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.1})
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.1}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
     graph = replace(device_bound(), measured_step_ns=40_000)
 
     found = predict(graph, parse_scenario([FASTER_GEMM]))
@@ -108,7 +109,8 @@ def test_a_replay_that_misses_the_measured_step_validates_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """40 µs against 80: a first warning, no label, and an interval wider by what is missed."""
-    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.0})
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
 
     found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
 
@@ -120,7 +122,8 @@ def test_a_replay_that_misses_the_measured_step_validates_nothing(
 
 def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half of the unprofiled steps is 10 % slower: the machine was not quiet."""
-    monkeypatch.setitem(load_table()["gpu"], "faster_kernels", {"p90": 0.0})
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
     steps = (38_000,) * 5 + (41_800,) * 5
 
     found = predict(device_bound(unprofiled_step_ns=steps), parse_scenario([FASTER_GEMM]))

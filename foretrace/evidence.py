@@ -1,0 +1,121 @@
+"""What measured pairs prove: the error of each transform, and how often intervals hold.
+
+Rows of the study in, the table of `validated` and counts out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.predict import LEVEL, interval
+from foretrace.study_rows import MEASURED, RULE
+from foretrace.validated import FEWEST_PAIRS, combine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from foretrace.study_rows import PairRow
+
+Table = dict[str, Any]
+
+
+def error_table(pairs: Iterable[PairRow]) -> Table:
+    """Return what `validated.load_table` reads, from all conclusive pairs.
+
+    Held-out pairs are left out, and so are pairs of several transforms: those judge how errors
+    combine.
+    """
+    judged = [p for p in pairs if p.is_step and p.is_conclusive and not p.held_out]
+    table: Table = {"gpu": {}, "cpu": {}, "pooled": {}}
+    for (hardware, source), rows in _by_source(judged):
+        single = [row for row in rows if len(row.transforms) == 1]
+        names = sorted({row.transforms[0] for row in single})
+        found = {name: [r for r in single if r.transforms == (name,)] for name in names}
+        known = {n: _errors(rows) for n, rows in found.items() if len(rows) >= FEWEST_PAIRS}
+        if known:
+            table[hardware][source] = known
+            table["pooled"].setdefault(hardware, {})[source] = _quantile(_misses(single))
+    missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
+    table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
+    return table
+
+
+def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list[PairRow]]]:
+    """Yield (hardware, source) and rows that all carry that source's prediction as their best."""
+    for hardware in ("gpu", "cpu"):
+        rows = [row for row in pairs if row.hardware == hardware]
+        yield (hardware, MEASURED), [row for row in rows if row.source == MEASURED]
+        yield (hardware, RULE), [replace(row, calibrated_ns=None) for row in rows]
+
+
+def _errors(rows: Sequence[PairRow]) -> dict[str, float]:
+    misses = _misses(rows)
+    return {
+        "pairs": len(rows),
+        "median": round(float(np.median(misses)), 4),
+        "p90": _quantile(misses),
+    }
+
+
+def _misses(rows: Iterable[PairRow]) -> list[float]:
+    """Return how far from each prediction the measurement lies, as a share of the prediction.
+
+    That is what an interval around a prediction has to span; an error is a share of the measured.
+    """
+    return [abs(row.after_ns / row.predicted_ns - 1) for row in rows]
+
+
+def _quantile(misses: Sequence[float]) -> float:
+    """Return what 9 of 10 *further* values stay below, in so far as this many can tell.
+
+    Of n values the k-th smallest holds the next one with probability k / (n + 1).
+
+    >>> _quantile([0.01] * 18 + [0.2, 0.3]), _quantile([0.1, 0.2])
+    (0.2, 0.2)
+    """
+    rank = min(math.ceil(LEVEL * (len(misses) + 1)), len(misses))
+    return round(float(sorted(misses)[rank - 1]), 4)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of some pairs' measurements lie in the interval of their prediction."""
+
+    hardware: str
+    transform: str
+    source: str
+    pairs: int
+    inside: int
+
+
+def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
+    """Count, by kind, how often intervals hold that were made without the model they judge.
+
+    Each pair is judged by all conclusive pairs of other models and, where it is public, by the
+    other public pairs, some of which are of the same job. Held-out pairs are judged by the table.
+    """
+    judged = [row for row in pairs if row.is_step]
+    counts: dict[tuple[str, str, str], list[bool]] = {}
+    for (hardware, source), rows in _by_source(judged):
+        for row in rows:
+            holds = _holds(row, source, error_table(_others(row, judged)))
+            counts.setdefault((hardware, " + ".join(row.transforms), source), []).append(holds)
+    return [Coverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
+
+
+def _others(row: PairRow, pairs: Sequence[PairRow]) -> list[PairRow]:
+    if row.is_recorded_here:
+        return [other for other in pairs if other.model != row.model]
+    return [other for other in pairs if other.name != row.name]
+
+
+def _holds(row: PairRow, source: str, table: Table) -> bool:
+    """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
+    error = combine([(name, source) for name in row.transforms], table, row.hardware)
+    share = math.hypot(error.of(row.predicted_ns / row.before_ns), row.replay_error)
+    low, high = interval(row.predicted_ns, row.step_interval, share)
+    return low <= row.after_ns <= high
