@@ -27,6 +27,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "remove_sync": {},
     "batch_size": {"n": 64},
     "gradient_accumulation": {"k": 3},
+    "device": {"name": "H100"},
 }
 NEUTRAL: dict[str, dict[str, Any]] = {
     "faster_kernels": {"pattern": ".*", "speedup": 1.0},
@@ -34,8 +35,9 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "dataloader": {"workers": 0},
     "batch_size": {"n": 32},
     "gradient_accumulation": {"k": 1},
+    "device": {"name": "A100-80GB"},
 }
-CPU_ONLY_REFUSES = ("faster_kernels", "remove_sync")
+CPU_ONLY_REFUSES = ("faster_kernels", "remove_sync", "device")
 SLOWER = settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -8,20 +8,21 @@ bound by whichever the roofline says on each device.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.columns import Mask, by_category, is_in, matches
+from foretrace.transforms.columns import Mask, is_in, matches
 from foretrace.transforms.costs import SIMT_SHARE, WINOGRAD
 from foretrace.transforms.devices import Hardware, attention_share, floor_us
 from foretrace.transforms.kernels import UNKNOWN, classes, precisions
 from foretrace.transforms.operators import product_work
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 MATRIX = ("gemm", "conv")
-TENSOR = ("tf32", "fp16", "bf16", "fp8")
+TENSOR = ("fp8", "bf16", "fp16", "tf32")
 SIMT_REACHED = 0.85
 """Share of the fp32 peak that large products reach without tensor cores (cuBLAS on V100)."""
 
@@ -64,7 +65,9 @@ class Kernels:
     def classes(self) -> npt.NDArray[np.str_]:
         """Class by name; a product that a convolution operator launched is a convolution."""
         found = classes(self.graph.tasks["name"])
-        inside = self.by_operator(lambda name: bool(re.search(r"conv(?!ert)", name)))
+        inside = np.zeros(len(found), bool)
+        if len(self.graph.operators):
+            inside = self._of_operator(matches(self.graph.operators["name"], r"conv(?!ert)"))
         return np.where(inside & (found == "gemm"), "conv", found)
 
     @cached_property
@@ -75,7 +78,7 @@ class Kernels:
         operators = self.graph.operators
         if len(operators):
             for precision, dtype in (("bf16", "BFloat16"), ("fp16", "Half"), ("fp32", "float")):
-                typed = by_category(operators["dtypes"], lambda text, d=dtype: d in text)
+                typed = matches(operators["dtypes"], dtype)
                 of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
         found = np.where(named == UNKNOWN, of_input, named)
         return np.where(found == UNKNOWN, self._usual(found), found)
@@ -94,13 +97,6 @@ class Kernels:
                 known[:, row] = distinct[code]
         operator = self.graph.tasks["operator"].to_numpy()
         return known[0][operator], known[1][operator]
-
-    def by_operator(self, holds: object) -> Mask:
-        """Return the tasks whose operator's name satisfies *holds*."""
-        assert callable(holds)
-        if not len(self.graph.operators):
-            return np.zeros(len(self.graph.tasks), bool)
-        return self._of_operator(by_category(self.graph.operators["name"], holds))
 
     def _of_operator(self, flags: Mask) -> Mask:
         operator = self.graph.tasks["operator"].to_numpy()
@@ -124,26 +120,29 @@ class Moved:
     new: Hardware
 
     @cached_property
+    def sources(self) -> npt.NDArray[np.str_]:
+        """Precision of the arithmetic on the old device (a job may have been moved there)."""
+        return _supported(self.kernels.precisions, self.old)
+
+    @cached_property
     def targets(self) -> npt.NDArray[np.str_]:
         """Precision of the arithmetic on the new device."""
         found = self.kernels.precisions
         is_conv = self.kernels.classes == "conv"
         gains_tf32 = uses_tf32(self.new) and not uses_tf32(self.old)
-        found = np.where(is_conv & (found == "fp32") & gains_tf32, "tf32", found)
-        for precision in ("fp8", "bf16", "tf32", "fp16"):
-            if not _has(self.new, precision):
-                to = next((p for p in FALLBACKS.get(precision, ()) if _has(self.new, p)), "fp32")
-                found = np.where(found == precision, to, found)
-        return found
+        return _supported(
+            np.where(is_conv & (found == "fp32") & gains_tf32, "tf32", found), self.new
+        )
 
     @cached_property
     def is_backed(self) -> Mask:
         """Products whose flops and bytes their shapes tell."""
         flops, _ = self.kernels.work
-        return self._is_matrix & np.isfinite(flops)
+        return self.is_matrix & np.isfinite(flops)
 
     @property
-    def _is_matrix(self) -> Mask:
+    def is_matrix(self) -> Mask:
+        """Products and convolutions."""
         return np.isin(self.kernels.classes, MATRIX)
 
     def times(self) -> Floats:
@@ -157,11 +156,11 @@ class Moved:
         """New over old time of the part above the floor."""
         streaming = _bandwidth(self.old) / _bandwidth(self.new)
         found = np.full(len(self.kernels.classes), streaming)
-        found = np.where(self._is_matrix, self._matrix_ratio(), found)
+        found = np.where(self.is_matrix, self._matrix_ratio(), found)
         return np.where(self.kernels.classes == "attention", self._attention_ratio(), found)
 
     def _floors(self, device: Hardware) -> Floats:
-        return self._by_key(self.kernels.classes, lambda name: 1e3 * floor_us(name, device))
+        return _each(self.kernels.classes, lambda name: 1e3 * floor_us(name, device))
 
     def _matrix_ratio(self) -> Floats:
         flops, size = self.kernels.work
@@ -169,7 +168,7 @@ class Moved:
         old = np.fmax(flops / before, size / _bandwidth(self.old))
         new = np.fmax(flops / after, size / _bandwidth(self.new))
         names = self.kernels.graph.tasks["name"]
-        to_tensor = (self.kernels.precisions == "fp32") & (self.targets != "fp32")
+        to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
         ratio = np.where(np.isfinite(flops), new / old, before / after)
         ratio *= np.where(to_tensor & matches(names, "(?i)winograd"), WINOGRAD, 1.0)
         converts = to_tensor & (self.kernels.classes == "conv")
@@ -181,8 +180,8 @@ class Moved:
         A product of few blocks fills few multiprocessors on either device, as long as the
         library launches the same kernel; another vendor's launches another one.
         """
-        crosses = np.isin(self.kernels.precisions, TENSOR) != np.isin(self.targets, TENSOR)
-        before = _rate(self.old, self.kernels.precisions, crosses)
+        crosses = np.isin(self.sources, TENSOR) != np.isin(self.targets, TENSOR)
+        before = _rate(self.old, self.sources, crosses)
         after = _rate(self.new, self.targets, crosses)
         blocks = self.kernels.graph.tasks["blocks"].to_numpy()
         keeps = (blocks > 0) & ~crosses & (self.old.vendor == self.new.vendor)
@@ -194,27 +193,10 @@ class Moved:
         found = np.full(len(names), "flash2", dtype="<U13")
         for kind, pattern in reversed(ATTENTION_KINDS):
             found[matches(names, pattern)] = kind
-        ratio = np.ones(len(names))
-        for kind in np.unique(found):
-            of_kind = found == kind
-            for precision, target in {
-                (p, t)
-                for p, t in zip(
-                    self.kernels.precisions[of_kind].tolist(),
-                    self.targets[of_kind].tolist(),
-                    strict=True,
-                )
-            }:
-                both = of_kind & (self.kernels.precisions == precision) & (self.targets == target)
-                before = _attention_rate(self.old, str(kind), precision)
-                ratio[both] = before / _attention_rate(self.new, str(kind), target)
-        return ratio
-
-    @staticmethod
-    def _by_key(keys: npt.NDArray[np.str_], value: object) -> Floats:
-        assert callable(value)
-        names, place = np.unique(keys, return_inverse=True)
-        return np.array([float(value(str(name))) for name in names])[place]
+        keys = np.char.add(np.char.add(found, " "), self.sources)
+        before = _each(keys, lambda key: _attention_rate(self.old, *key.split()))
+        keys = np.char.add(np.char.add(found, " "), self.targets)
+        return before / _each(keys, lambda key: _attention_rate(self.new, *key.split()))
 
 
 def uses_tf32(device: Hardware) -> bool:
@@ -222,8 +204,23 @@ def uses_tf32(device: Hardware) -> bool:
     return device.vendor == "nvidia" and device.peak("tf32") is not None
 
 
+def _supported(precisions: npt.NDArray[np.str_], device: Hardware) -> npt.NDArray[np.str_]:
+    """Return *precisions*, those that *device* lacks replaced by the next wider it has."""
+    for precision in TENSOR:
+        if not _has(device, precision):
+            to = next((p for p in FALLBACKS.get(precision, ()) if _has(device, p)), "fp32")
+            precisions = np.where(precisions == precision, to, precisions)
+    return precisions
+
+
 def _has(device: Hardware, precision: str) -> bool:
     return uses_tf32(device) if precision == "tf32" else device.peak(precision) is not None
+
+
+def _each(keys: npt.NDArray[np.str_], value: Callable[[str], float]) -> Floats:
+    """Return *value* of each key, asked once per distinct key."""
+    names, place = np.unique(keys, return_inverse=True)
+    return np.array([value(str(name)) for name in names])[place]
 
 
 def _bandwidth(device: Hardware) -> float:
@@ -233,8 +230,7 @@ def _bandwidth(device: Hardware) -> float:
 
 def _rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
     """Return operations per ns of large products; *crosses*: they move to or from tensor cores."""
-    names, place = np.unique(precisions, return_inverse=True)
-    peaks = np.array([_matrix_peak(device, str(name)) for name in names])[place]
+    peaks = _each(precisions, lambda name: _matrix_peak(device, name))
     tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figures["matrix_share"])
     return 1e3 * peaks * np.where(precisions == "fp32", SIMT_REACHED, tensor)
 
@@ -254,3 +250,16 @@ def _attention_rate(device: Hardware, kind: str, precision: str) -> float:
     tf32 = device.peak("tf32") if uses_tf32(device) else None
     peak = tf32 / 3 if precision in ("fp32", "tf32") and tf32 else _matrix_peak(device, precision)
     return 1e3 * peak * share
+
+
+def kernel_time_ns(graph: Graph) -> float:
+    """Return the device time of all kernels of one step, collectives and copies left out.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> kernel_time_ns(literal([("a", "kernel", 0, 10, None), ("b", "memcpy", 0, 20, None)]))
+    10.0
+    """
+    work = graph.tasks["work_ns"].to_numpy()
+    return float(work[is_in(graph.tasks["kind"], "kernel")].sum()) / graph.steps
