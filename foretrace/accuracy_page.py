@@ -16,7 +16,7 @@ from foretrace.accuracy_tables import (
 from foretrace.evidence import coverage
 from foretrace.predict import LEVEL
 from foretrace.study_rows import BIG_CHANGE, UNPREDICTED
-from foretrace.validated import ENOUGH_PAIRS, FEWEST_PAIRS
+from foretrace.validated import ENOUGH_PAIRS, FEWEST_PAIRS, HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +60,7 @@ def _absent(study: Study) -> list[str]:
 
 
 def _judged(rows: Sequence[PairRow]) -> list[PairRow]:
-    return [row for row in rows if row.is_conclusive and row.is_step]
+    return [row for row in rows if row.is_conclusive and row.is_foreseen and row.is_of_one_device]
 
 
 def _kinds(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
@@ -175,7 +175,7 @@ def _intervals(pairs: Sequence[PairRow]) -> list[str]:
         "",
         f"An interval means to hold the truth in {LEVEL:.0%} of the cases.",
         "Here each was made without any pair of the model that it is judged on.",
-        "A public pair is judged by all other public pairs.",
+        "The public loader pairs P1 to P3 are recordings of one job; each is judged by the others.",
         f"It held the measurement in {inside} of {count} ({inside / count:.0%}).",
         f"With inconclusive pairs it is {held} of {every} ({held / every:.0%}).",
         "",
@@ -208,7 +208,7 @@ def _validated(table: Table) -> list[str]:
         "| hardware | transform | costs | pairs | median | within |",
         "|---|---|---|--:|--:|--:|",
     ]
-    for hardware in ("gpu", "cpu"):
+    for hardware in HARDWARE:
         for source, transforms in table.get(hardware, {}).items():
             text += [
                 f"| {hardware} | {name} | {source} | {row['pairs']} | {row['median']:.1%} "

@@ -46,13 +46,13 @@ def _pair_line(row: PairRow) -> str:
 
 def public_pairs(study: Study) -> list[str]:
     """Return the section on pairs that others measured."""
-    rows = [row for row in study.pairs if not row.is_recorded_here and row.measure != "kernels"]
+    rows = [row for row in study.pairs if not row.is_recorded_here and row.is_of_one_device]
     return [
         "## Public pairs",
         "",
         "Recorded and measured by others; the recordings are named in `traces/study.toml`.",
         "Every rule of the graph was developed on these same recordings, so none is held out.",
-        '"Optimizer" rows compare the device time of the optimizer phase and count in no mean.',
+        '"Optimizer" rows compare the device time of the optimizer phase.',
         "",
         *_HEAD,
         *map(_pair_line, rows),
@@ -64,7 +64,7 @@ def public_pairs(study: Study) -> list[str]:
 
 def other_devices(pairs: Sequence[PairRow]) -> list[str]:
     """Return the section on kernels that moved to another device."""
-    rows = [row for row in pairs if row.measure == "kernels"]
+    rows = [row for row in pairs if not row.is_of_one_device]
     if not rows:
         return []
     median, p90, largest = spread(rows, lambda row: row.error) or (0.0, 0.0, 0.0)
@@ -96,9 +96,9 @@ def recorded_pairs(pairs: Sequence[PairRow]) -> list[str]:
     if not own:
         return [*text, "None are in this checkout.", ""]
     parts = {
-        "Conclusive": [row for row in own if row.is_conclusive and row.is_step],
-        "Not predicted": [row for row in own if not row.is_step],
-        "Inconclusive": [row for row in own if not row.is_conclusive and row.is_step],
+        "Conclusive": [row for row in own if row.is_conclusive and row.is_foreseen],
+        "Not predicted": [row for row in own if not row.is_foreseen],
+        "Inconclusive": [row for row in own if not row.is_conclusive and row.is_foreseen],
     }
     for title, rows in parts.items():
         if rows:

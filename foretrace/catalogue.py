@@ -6,13 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from foretrace.transforms import describe
+from foretrace.validated import status
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Every transform: name → (parameters with defaults, effect in one sentence)."""
+    """Every transform: name → (parameters with defaults, effect in one sentence).
+
+    ``pairs`` counts the measured pairs that tested it: name → hardware → cost source → number;
+    a transform without any is unvalidated.
+    """
 
     transforms: dict[str, tuple[str, str]]
+    pairs: dict[str, dict[str, dict[str, int]]]
+
+    def status(self, name: str, hardware: str) -> str:
+        """Return ``"validated"`` or ``"unvalidated"`` for a transform on ``"gpu"`` or ``"cpu"``."""
+        return "validated" if self.pairs[name].get(hardware) else "unvalidated"
 
 
 def catalogue() -> Catalogue:
@@ -21,7 +31,8 @@ def catalogue() -> Catalogue:
     >>> catalogue().transforms["faster_host"][0]
     'speedup: float'
     """
-    return Catalogue({each["name"]: (_signature(each), each["effect"]) for each in describe()})
+    transforms = {each["name"]: (_signature(each), each["effect"]) for each in describe()}
+    return Catalogue(transforms, {name: status(name) for name in transforms})
 
 
 def _signature(described: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.predict import LEVEL, interval
 from foretrace.study_rows import MEASURED, RULE
-from foretrace.validated import FEWEST_PAIRS, combine
+from foretrace.validated import FEWEST_PAIRS, HARDWARE, combine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +27,10 @@ def error_table(pairs: Iterable[PairRow]) -> Table:
     """Return what `validated.load_table` reads, from all conclusive pairs.
 
     Held-out pairs are left out, and so are pairs of several transforms: those judge how errors
-    combine.
+    combine. Of a pair that compares a part of the device time, the error is that of the part; of
+    a step it is no larger.
     """
-    judged = [p for p in pairs if p.is_step and p.is_conclusive and not p.held_out]
+    judged = [p for p in pairs if p.is_foreseen and p.is_conclusive and not p.held_out]
     table: Table = {"gpu": {}, "cpu": {}, "pooled": {}}
     for (hardware, source), rows in _by_source(judged):
         single = [row for row in rows if len(row.transforms) == 1]
@@ -46,7 +47,7 @@ def error_table(pairs: Iterable[PairRow]) -> Table:
 
 def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list[PairRow]]]:
     """Yield (hardware, source) and rows that all carry that source's prediction as their best."""
-    for hardware in ("gpu", "cpu"):
+    for hardware in HARDWARE:
         rows = [row for row in pairs if row.hardware == hardware]
         yield (hardware, MEASURED), [row for row in rows if row.source == MEASURED]
         yield (hardware, RULE), [replace(row, calibrated_ns=None) for row in rows]
@@ -95,22 +96,16 @@ class Coverage:
 def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
     """Count, by kind, how often intervals hold that were made without the model they judge.
 
-    Each pair is judged by all conclusive pairs of other models and, where it is public, by the
-    other public pairs, some of which are of the same job. Held-out pairs are judged by the table.
+    Each pair is judged by the conclusive pairs of all other models.
     """
-    judged = [row for row in pairs if row.is_step]
+    judged = [row for row in pairs if row.is_foreseen]
     counts: dict[tuple[str, str, str], list[bool]] = {}
     for (hardware, source), rows in _by_source(judged):
         for row in rows:
-            holds = _holds(row, source, error_table(_others(row, judged)))
+            others = [other for other in judged if other.model != row.model]
+            holds = _holds(row, source, error_table(others))
             counts.setdefault((hardware, " + ".join(row.transforms), source), []).append(holds)
     return [Coverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
-
-
-def _others(row: PairRow, pairs: Sequence[PairRow]) -> list[PairRow]:
-    if row.is_recorded_here:
-        return [other for other in pairs if other.model != row.model]
-    return [other for other in pairs if other.name != row.name]
 
 
 def _holds(row: PairRow, source: str, table: Table) -> bool:

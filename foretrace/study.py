@@ -21,6 +21,7 @@ from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.tracer.pairs import read_pairs
 from foretrace.transforms import apply, parse_scenario
 from foretrace.transforms.calibration import read_calibration
+from foretrace.transforms.kernel_costs import kernel_time_ns
 from foretrace.transforms.paper import paper
 from foretrace.transforms.scenario import names
 from foretrace.validate import compare
@@ -224,17 +225,9 @@ def optimizer_ns(graph: Graph) -> float:
     return float(tasks["work_ns"][where].sum() / graph.steps)
 
 
-def kernels_ns(graph: Graph) -> float:
-    """Return the time of all kernels per step; collectives, which wait for others, are left out."""
-    where = graph.tasks["kind"] == "kernel"
-    if not where.any():
-        raise TraceError(f"{graph.meta.source}: no kernel is recorded")
-    return float(graph.tasks["work_ns"][where].sum() / graph.steps)
-
-
 MEASURES: dict[str, Callable[[Graph], float]] = {
     "optimizer": optimizer_ns,
-    "kernels": kernels_ns,
+    "kernels": kernel_time_ns,
 }
 """What else than a step can be compared, and how a graph tells it in ns per step."""
 

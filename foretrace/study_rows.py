@@ -108,9 +108,14 @@ class PairRow:
         return self.noise is not None
 
     @property
-    def is_step(self) -> bool:
-        """Whether whole steps are compared, by a what-if that can be foreseen."""
-        return self.measure == "step" and not set(self.transforms) & set(UNPREDICTED)
+    def is_foreseen(self) -> bool:
+        """Whether the pair judges a prediction: its what-if is one that can be foreseen."""
+        return not set(self.transforms) & set(UNPREDICTED)
+
+    @property
+    def is_of_one_device(self) -> bool:
+        """Whether before and after ran on the same hardware; else only kernels are compared."""
+        return self.measure != "kernels"
 
     @property
     def is_big(self) -> bool:

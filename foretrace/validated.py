@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foretrace.transforms.scenario import Scenario
 
 TABLE = "validated.toml"
+HARDWARE = ("gpu", "cpu")
 FEWEST_PAIRS = 2
 """Fewer conclusive pairs than this validate nothing."""
 GIVEN = ("faster_kernels", "faster_host", "faster_modules", "replace_kernel", "remove_modules")
@@ -120,7 +121,7 @@ def status(transform: str) -> dict[str, dict[str, int]]:
     table = load_table()
     found = {
         hardware: {s: t[transform]["pairs"] for s, t in table[hardware].items() if transform in t}
-        for hardware in ("gpu", "cpu")
+        for hardware in HARDWARE
     }
     return {hardware: sources for hardware, sources in found.items() if sources}
 
@@ -134,4 +135,4 @@ def load_table() -> dict[str, Any]:
     """
     found = files("foretrace").joinpath(TABLE)
     table = tomllib.loads(found.read_text("utf-8")) if found.is_file() else {}
-    return {name: table.get(name, {}) for name in ("gpu", "cpu", "pooled", "unvalidated")}
+    return {name: table.get(name, {}) for name in (*HARDWARE, "pooled", "unvalidated")}

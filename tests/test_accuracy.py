@@ -10,7 +10,7 @@ from foretrace import accuracy
 from foretrace.accuracy_page import page
 from foretrace.errors import TraceError
 from foretrace.evidence import error_table
-from foretrace.study import kernels_ns, optimizer_ns, read_list, run_study
+from foretrace.study import optimizer_ns, read_list, run_study
 from foretrace.study_rows import IdentityRow, Study
 from foretrace.transforms.literal import literal
 from tests.pairs import pair
@@ -93,7 +93,8 @@ def test_what_cannot_be_judged_is_listed_apart() -> None:
     assert "over 1 recordings moved to another device: 10.0%." in text
     assert "| phase |" in parts["Public pairs"]
     assert "optimizer |" in parts["Public pairs"]
-    assert "pairs (all)" not in text
+    assert "own pairs" not in text
+    assert "over 1 public pairs (all): predicted 10.0%" in text
 
 
 def test_the_page_names_exceptions_with_their_cause() -> None:
@@ -170,20 +171,6 @@ def test_the_optimizers_device_time_is_per_step() -> None:
     graph = literal(tasks, columns={"step": [0, 0, 0, 1]})
 
     assert optimizer_ns(graph) == 5_000
-
-
-def test_kernels_are_summed_without_collectives() -> None:
-    """Waiting for others is not the device's speed."""
-    tasks = [
-        ("launch", "launch", 0, 9_000, "forward"),
-        ("gemm", "kernel", 1, 30_000, "forward"),
-        ("gemm", "kernel", 1, 10_000, "backward"),
-        ("all_reduce", "collective", 1, 70_000, "communication"),
-    ]
-
-    assert kernels_ns(literal(tasks)) == 40_000
-    with pytest.raises(TraceError, match="no kernel"):
-        kernels_ns(literal(tasks[:1]))
 
 
 def test_a_graph_without_optimizer_cannot_be_scored_by_it() -> None:

@@ -187,13 +187,19 @@ def test_transforms_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)["transforms"]}
     assert listed["faster_host"]["parameters"] == "speedup: float"
     assert listed["faster_host"]["effect"].endswith(".")
+    assert listed["faster_host"]["status"] == {"gpu": "unvalidated", "cpu": "unvalidated"}
+    assert listed["batch_size"]["status"]["cpu"] == "validated"
+    assert listed["batch_size"]["pairs"]["cpu"]["rule"] >= 2
 
 
 def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     """The text shows how each is written."""
     assert cli.run(["transforms"]) == 0
 
-    assert "faster_host(speedup: float)\n" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "faster_host(speedup: float)\n" in told
+    assert "    unvalidated: gpu, cpu\n" in told
+    assert "    validated: cpu by " in told
 
 
 @pytest.mark.parametrize(

@@ -44,20 +44,26 @@ def test_one_pair_validates_nothing() -> None:
     "settings",
     [
         {"noise": 0.03},
-        {"measure": "optimizer"},
         {"held_out": True},
         {"transforms": ("compile",)},
         {"transforms": ("amp", "device")},
     ],
 )
 def test_some_pairs_count_nowhere(settings: dict[str, object]) -> None:
-    """Noisy ones, parts of a step, held-out models, compiled code and several changes at once."""
+    """Noisy ones, held-out models, compiled code and several changes at once."""
     assert error_table((*PAIRS, pair("odd", 0.5, **settings)))["gpu"] == error_table(PAIRS)["gpu"]
 
 
 def test_a_public_interval_is_made_without_its_pair() -> None:
     """The worst of three is not held by the other two."""
     assert coverage(PAIRS) == [Coverage("gpu", "amp", "rule", 3, 2)]
+
+
+def test_a_part_of_the_device_time_vouches_for_the_step() -> None:
+    """The optimizer's time was predicted within 20 %: a step's is no further off."""
+    table = error_table((*PAIRS, pair("phase", 0.25, measure="optimizer")))
+
+    assert table["gpu"]["rule"]["amp"]["p90"] == 0.2
 
 
 def test_an_own_interval_is_made_without_its_model() -> None:
