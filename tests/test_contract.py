@@ -28,6 +28,12 @@ CHANGES: dict[str, dict[str, Any]] = {
     "batch_size": {"n": 64},
     "gradient_accumulation": {"k": 3},
     "device": {"name": "H100"},
+    "vdnn": {},
+    "gist": {"lossy_bits": 8},
+    "replace_kernel": {"pattern": "gemm", "duration_us": 3.0},
+    "activation_checkpoint": {},
+    "cuda_graphs": {},
+    "compile": {},
 }
 NEUTRAL: dict[str, dict[str, Any]] = {
     "faster_kernels": {"pattern": ".*", "speedup": 1.0},
@@ -37,7 +43,17 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "gradient_accumulation": {"k": 1},
     "device": {"name": "A100-80GB"},
 }
-CPU_ONLY_REFUSES = ("faster_kernels", "remove_sync", "device")
+ELSEWHERE = ("faster_modules", "remove_modules", "channels_last", "overlap_h2d", "cpu_cores")
+"""What-ifs that need modules, images, uploads or workers: their own tests check the contract."""
+CPU_ONLY_REFUSES = (
+    "replace_kernel",
+    "cuda_graphs",
+    "faster_kernels",
+    "remove_sync",
+    "device",
+    "vdnn",
+    "gist",
+)
 SLOWER = settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from foretrace.transforms.activation_checkpoint import activation_checkpoint
 from foretrace.transforms.amp import amp
 from foretrace.transforms.batch_size import batch_size
+from foretrace.transforms.channels_last import channels_last
 from foretrace.transforms.compile import compile  # noqa: A004 - what users call it
+from foretrace.transforms.cpu_cores import cpu_cores
 from foretrace.transforms.cuda_graphs import cuda_graphs
 from foretrace.transforms.dataloader import dataloader
 from foretrace.transforms.device import device
@@ -18,8 +20,12 @@ from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.faster_modules import faster_modules
 from foretrace.transforms.fused_optimizer import fused_optimizer
+from foretrace.transforms.gist import gist
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
+from foretrace.transforms.metaflow import metaflow
+from foretrace.transforms.overlap_h2d import overlap_h2d
 from foretrace.transforms.paper import paper
+from foretrace.transforms.reconstruct_batchnorm import reconstruct_batchnorm
 from foretrace.transforms.remove_modules import remove_modules
 from foretrace.transforms.remove_sync import remove_sync
 from foretrace.transforms.replace_kernel import replace_kernel
@@ -33,6 +39,7 @@ from foretrace.transforms.scenario import (
     names,
     parse_scenario,
 )
+from foretrace.transforms.vdnn import vdnn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +57,9 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         dataloader,
         batch_size,
         gradient_accumulation,
+        cpu_cores,
+        overlap_h2d,
+        channels_last,
         compile,
         device,
         cuda_graphs,
@@ -57,6 +67,10 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         remove_modules,
         faster_modules,
         replace_kernel,
+        reconstruct_batchnorm,
+        metaflow,
+        vdnn,
+        gist,
     )
 }
 """Every what-if by name; its keyword-only arguments are its parameters."""

@@ -46,13 +46,15 @@ WIDE = 4
 class Activations:
     """Tensors that live from forward to backward: one entry per tensor and step.
 
-    ``forward`` is the task that keeps it, ``backward`` the first that needs it (−1: none);
-    ``kind`` is one of `KEEPING`; ``size`` is in bytes. ``from_shapes`` tells which sizes follow
+    ``forward`` is the task that keeps it, ``backward`` the first that needs it (−1: none),
+    ``writer`` the kernel whose output it is (−1: unknown); ``kind`` is one of `KEEPING`; ``size``
+    is in bytes. ``from_shapes`` tells which sizes follow
     from operator shapes; the others were estimated from times.
     """
 
     forward: Rows
     backward: Rows
+    writer: Rows
     kind: npt.NDArray[np.str_]
     size: Floats
     from_shapes: Mask
@@ -61,11 +63,12 @@ class Activations:
         """Return the number of tensors."""
         return len(self.forward)
 
-    def where(self, chosen: Mask) -> Activations:
-        """Return the chosen ones."""
+    def where(self, chosen: Mask | Rows) -> Activations:
+        """Return the chosen ones, in the order of *chosen* where it is rows."""
         return Activations(
             forward=self.forward[chosen],
             backward=self.backward[chosen],
+            writer=self.writer[chosen],
             kind=self.kind[chosen],
             size=self.size[chosen],
             from_shapes=self.from_shapes[chosen],
@@ -93,14 +96,17 @@ def activations(graph: Graph) -> Activations:
     work = is_in(tasks["kind"], "kernel" if has_device(graph) else "host")
     keeps = work & np.isin(kinds, KEEPING)
     forward = _last_of_operator(graph, np.flatnonzero(keeps & is_in(tasks["phase"], "forward")))
+    writer = _writers(graph, forward)
     size = _from_shapes(graph, forward, kinds[forward])
     known = np.isfinite(size)
     if not known.all() and has_device(graph):
-        size = np.where(known, size, _from_times(graph, forward, kinds[forward]))
+        source = np.where(np.isin(kinds[forward], MEMORY_BOUND), forward, writer)
+        size = np.where(known, size, _from_times(graph, source))
     backward = np.flatnonzero(work & is_in(tasks["phase"], "backward"))
     return Activations(
         forward=forward,
         backward=_mirrored(graph, forward, backward, kinds),
+        writer=writer,
         kind=kinds[forward],
         size=size,
         from_shapes=known,
@@ -189,34 +195,34 @@ def kept_elements(name: str, shapes: str, kind: str) -> float:
     return float(found[1] if adds else found[0])
 
 
-def _from_times(graph: Graph, rows: Rows, kinds: npt.NDArray[np.str_]) -> Floats:
-    """Return what the memory-bound kernel at or before each of *rows* moved, per tensor.
+def _writers(graph: Graph, rows: Rows) -> Rows:
+    """Return the kernel that wrote what each of *rows* reads; −1 where its window begins.
 
-    Recorded times tell, whatever a what-if did since; inserted kernels (0 ns) are looked through.
+    Other kernels of the same operator, layout changes and inserted kernels are looked through.
     """
-    device = hardware(graph)
-    gbps = None if device is None else device.memory_gbps
-    if gbps is None:
-        return np.full(len(rows), np.nan)
-    names, lengths = graph.tasks["name"], graph.tasks["duration_ns"].to_numpy()
-    passes = np.array([*(_tensors_moved(str(n)) for n in names.cat.categories), 0])
-    before = _kernel_before(graph)[rows]
-    while (on := (before >= 0) & (lengths[before] == 0)).any():
-        before[on] = _kernel_before(graph)[before[on]]
-    writer = np.where(np.isin(kinds, MEMORY_BOUND), rows, before)
-    moved = np.where(writer >= 0, passes[names.cat.codes.to_numpy()][writer], 0)
-    if not (moved > 0).any():
-        return np.full(len(rows), np.nan)
-    size = np.where(moved > 0, lengths[writer] * gbps * STREAMING / np.maximum(moved, 1), np.nan)
-    return np.where(moved > 0, size, np.nanmedian(size))
-
-
-def _kernel_before(graph: Graph) -> Rows:
-    """Return the task before each one on its stream; −1 for a window's first."""
     before = np.full(len(graph.tasks), -1, np.int64)
     order = is_in(graph.edges["kind"], "stream") & (graph.edges["shift"].to_numpy() == 0)
     before[graph.edges["dst"].to_numpy()[order]] = graph.edges["src"].to_numpy()[order]
-    return before
+    passing = graph.tasks["duration_ns"].to_numpy() == 0
+    passing |= classes(graph.tasks["name"]) == "layout"
+    operator = graph.tasks["operator"].to_numpy()
+    found, own = before[rows], operator[rows]
+    while (on := (found >= 0) & (passing[found] | ((operator[found] == own) & (own >= 0)))).any():
+        found[on] = before[found[on]]
+    return found
+
+
+def _from_times(graph: Graph, source: Rows) -> Floats:
+    """Return what each memory-bound kernel of *source* moved per tensor, as it was recorded."""
+    device = hardware(graph)
+    gbps = None if device is None else device.memory_gbps
+    names, lengths = graph.tasks["name"], graph.tasks["duration_ns"].to_numpy()
+    tensors = np.array([*(_tensors_moved(str(n)) for n in names.cat.categories), 0])
+    moved = np.where(source >= 0, tensors[names.cat.codes.to_numpy()][source], 0)
+    if gbps is None or not (moved > 0).any():
+        return np.full(len(source), np.nan)
+    size = np.where(moved > 0, lengths[source] * gbps * STREAMING / np.maximum(moved, 1), np.nan)
+    return np.where(moved > 0, size, np.nanmedian(size))
 
 
 def _tensors_moved(name: str) -> int:
