@@ -43,7 +43,15 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "gradient_accumulation": {"k": 1},
     "device": {"name": "A100-80GB"},
 }
-ELSEWHERE = ("faster_modules", "remove_modules", "channels_last", "overlap_h2d", "cpu_cores")
+ELSEWHERE = (
+    "faster_modules",
+    "remove_modules",
+    "channels_last",
+    "overlap_h2d",
+    "cpu_cores",
+    "reconstruct_batchnorm",
+    "metaflow",
+)
 """What-ifs that need modules, images, uploads or workers: their own tests check the contract."""
 CPU_ONLY_REFUSES = (
     "replace_kernel",
