@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.activations import activations
 from foretrace.transforms.columns import Mask, Rows, is_in, labelled, matches
+from foretrace.transforms.memory import keep
 from foretrace.transforms.primitives import chain, edge_rows, insert
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import launch_edges, modules_matching, on_device, require
+from foretrace.transforms.whole_segments import segment_ns
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -56,8 +59,9 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     -----
     Assumes: the second forward pass costs what the recorded one costs, host time included, and a
     checkpointed call 0.24 ms more on the host (saved random state, hooks).
-    Unknown: the memory that this frees, and what a bigger batch would make of it; a recomputation
-    that stops early because its last operators saved nothing.
+    Of the activations, those outside the calls and of the largest call are kept.
+    Unknown: what a bigger batch would make of the freed memory; a recomputation that stops early
+    because its last operators saved nothing.
     Source: pairs measured on CPUs; the constant was measured apart from them.
 
     Examples
@@ -81,10 +85,13 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     anchor[key[firsts]] = firsts
     rows = _in_order(graph, np.flatnonzero(forward & (anchor[key] >= 0)))
     rows = rows[np.argsort(anchor[key[rows]], kind="stable")]
-    changed, again = _host_again(graph, rows, anchor[key[rows]])
+    text = f"activation_checkpoint({'' if modules is None else f'modules={modules!r}'})"
+    measured = segment_ns(graph, "checkpoint", text)
+    once = (SEGMENT_NS, "prior") if measured is None else (round(measured), "measured")
+    changed, again = _host_again(graph, rows, anchor[key[rows]], once)
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
     return noted(
-        changed,
+        keep(changed, _kept(graph, call)),
         f"activation_checkpoint: {names[0]}"
         f"{f' and {len(names) - 1} others' if len(names) > 1 else ''} computed twice per step",
         "activation_checkpoint: the memory that becomes free is not used for a bigger batch",
@@ -133,6 +140,17 @@ def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
     return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in found))
 
 
+def _kept(graph: Graph, call: Rows) -> float:
+    """Return the share of activations that is kept: all outside the calls, and the largest's."""
+    kept = activations(graph)
+    size, of_call = np.nan_to_num(kept.size), call[kept.forward]
+    inside = of_call >= 0
+    if not size[inside].sum():
+        return 1.0
+    each = np.bincount(of_call[inside], size[inside])
+    return float((size[~inside].sum() + each.max()) / size.sum())
+
+
 def _uploads(graph: Graph) -> Mask:
     """Return the waits, and the calls that bring data to the device: no module's own work."""
     tasks, by = graph.tasks, launch_edges(graph)
@@ -161,7 +179,9 @@ def _copied(graph: Graph, rows: Rows) -> dict[str, Any]:
     return {name: graph.tasks[name].iloc[rows].array for name in CARRIED}
 
 
-def _host_again(graph: Graph, rows: Rows, anchors: Rows) -> tuple[Graph, Rows]:
+def _host_again(
+    graph: Graph, rows: Rows, anchors: Rows, once: tuple[int, str]
+) -> tuple[Graph, Rows]:
     """Put copies of the host tasks *rows*, and what checkpointing costs, before their anchors."""
     outgoing = chain(graph)[1][rows]
     lags, dst = (graph.edges[c].to_numpy() for c in ("lag_ns", "dst"))
@@ -172,8 +192,8 @@ def _host_again(graph: Graph, rows: Rows, anchors: Rows) -> tuple[Graph, Rows]:
         place="before",
         name="checkpoint (predicted)",
         kind="host",
-        work_ns=SEGMENT_NS,
-        cost="prior",
+        work_ns=once[0],
+        cost=once[1],
     )
     changed, again = insert(
         changed,
