@@ -16,6 +16,7 @@ from foretrace.replay import replay
 from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.calibration import attach, calibration_of
+from foretrace.transforms.memory import memory_warnings
 from foretrace.transforms.scenario import describe_scenario
 from foretrace.validated import ValidatedError, changes_made, validated_error
 
@@ -208,6 +209,7 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         warnings=doubts
         + _warnings(graph, before)
         + _prediction_warnings(measured, after, error)
+        + memory_warnings(graph, changed)
         + _uncovered(changed, costs),
     )
 

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.graph.build import build
+from foretrace.predict import predict
 from foretrace.tracer.files import load
 from foretrace.tracer.kineto import read_kineto
 from foretrace.tracer.trace import Device
 from foretrace.transforms.activations import activations, kept_elements
 from foretrace.transforms.literal import literal
 from foretrace.transforms.memory import (
+    ACCUMULATE,
     Memory,
     capacity_bytes,
     keep,
-    memory_warning,
+    memory_warnings,
     peak_memory,
 )
+from foretrace.transforms.scenario import parse_scenario
 from tests.graphs import ADDCDIV, META, gpu_job
 
 if TYPE_CHECKING:
@@ -98,11 +101,11 @@ def network(**settings: Any) -> Graph:
         tasks,
         columns={"operator": [0, 1, 2, -1, -1, -1, -1]},
         operators={
-            "name": ["aten::conv2d", "aten::batch_norm", "aten::conv2d"],
-            "parent": [-1] * 3,
-            "step": [0] * 3,
-            "phase": ["forward"] * 3,
-            "shapes": shapes,
+            "name": ["aten::conv2d", "aten::batch_norm", "aten::conv2d", ACCUMULATE, ACCUMULATE],
+            "parent": [-1] * 5,
+            "step": [0] * 5,
+            "phase": ["forward"] * 3 + ["backward"] * 2,
+            "shapes": [*shapes, "[[16,8]]", "[[16]]"],
         },
         meta=replace(META, devices=(Device(0, "NVIDIA A100-SXM4-80GB", memory_bytes=1_500),)),
         **settings,
@@ -120,7 +123,7 @@ def test_backward_needs_them_in_reverse_order() -> None:
 
 
 def test_a_peak_from_shapes() -> None:
-    """Three inputs of 128 B; weights of 64, 16 and 64 elements, their gradients, two states."""
+    """Three inputs of 128 B; gradients of 128 and 16 elements, as many parameters, two states."""
     assert peak_memory(network()) == Memory(576.0, 576.0, 1_152.0, 384.0, "shapes")
 
 
@@ -166,11 +169,11 @@ def test_what_does_not_fit_is_said() -> None:
     graph = network()
 
     assert capacity_bytes(graph) == 1_500
-    assert memory_warning(graph, graph) is None
-    assert memory_warning(graph, keep(graph, 0.5)) is None
+    assert memory_warnings(graph, graph) == ()
+    assert memory_warnings(graph, keep(graph, 0.5)) == ()
     roomy = replace(graph, meta=replace(META, devices=(Device(0, "V100", memory_bytes=10**12),)))
-    assert memory_warning(roomy, keep(roomy, 3.0)) is None
-    text = memory_warning(graph, keep(graph, 3.0))
+    assert memory_warnings(roomy, keep(roomy, 3.0)) == ()
+    (text,) = memory_warnings(graph, keep(graph, 3.0))
     assert text == "does not fit: needs about 0.0 GB of the 0.0 GB of memory (source: shapes)"
 
 
@@ -179,7 +182,21 @@ def test_a_smaller_device_may_not_hold_the_job() -> None:
     graph = network()
     roomy = replace(graph, meta=replace(META, devices=(Device(0, "V100", memory_bytes=10_000),)))
 
-    assert "does not fit" in (memory_warning(roomy, graph) or "")
+    assert "does not fit" in memory_warnings(roomy, graph)[0]
+
+
+def test_a_prediction_warns() -> None:
+    """A hundred times the batch takes a hundred times the activations."""
+    graph = gpu_job()
+    small = Device(0, "NVIDIA A100-SXM4-80GB", memory_bytes=10**9)
+    graph = replace(graph, meta=replace(graph.meta, devices=(small,)))
+    fits, bigger, halved = (
+        predict(graph, parse_scenario([text])).warnings
+        for text in ("batch_size(n=33)", "batch_size(n=3200)", "amp")
+    )
+
+    assert not [text for text in fits + halved if "does not fit" in text]
+    assert [text for text in bigger if text.startswith("does not fit: needs about")]
 
 
 def test_nothing_is_known_of_a_job_without_a_device_table() -> None:

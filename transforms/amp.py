@@ -9,6 +9,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.amp_device import amp_on_device
 from foretrace.transforms.amp_host import amp_on_host
 from foretrace.transforms.measured import apply_measured
+from foretrace.transforms.memory import keep
 from foretrace.transforms.parameters import choice
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 DTYPES = ("bf16", "fp16")
 ATTENTION = ("flash1", "flash2", "flash3", "mem_efficient")
+HALVED = ("conv", "gemm", "attention", "pool")
+"""Operators that keep 16-bit inputs for backward; fp32 norms and losses do not."""
 NOTE = "amp: matrix products and convolutions run"
 """Begins the note by which a second application is found: kernels keep their fp32 names."""
 
@@ -61,4 +64,4 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     if changed is None:
         rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
         changed = rule(graph, dtype=dtype)
-    return noted(changed, f"{NOTE} in {dtype}")
+    return noted(keep(changed, 0.5, *HALVED), f"{NOTE} in {dtype}")

@@ -13,6 +13,7 @@ from foretrace.transforms.columns import is_in, matches
 from foretrace.transforms.costs import floor_ns, machine_rate
 from foretrace.transforms.kernels import classes
 from foretrace.transforms.measured import apply_measured
+from foretrace.transforms.memory import keep
 from foretrace.transforms.operators import (
     flops,
     operator_class,
@@ -84,9 +85,8 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
     )
     meta = replace(graph.meta, batch_size=n)
-    return noted(
-        replace(changed, meta=meta), f"batch_size: a step is {n} samples instead of {before}"
-    )
+    changed = keep(replace(changed, meta=meta), ratio)
+    return noted(changed, f"batch_size: a step is {n} samples instead of {before}")
 
 
 def _loading(graph: Graph, ratio: float) -> Graph:

@@ -6,18 +6,18 @@ from what the recorder saw, the operators' shapes, or the optimizer's passes ove
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.activations import WIDE, Activations, activations, element_bytes
+from foretrace.transforms.activations import Activations, activations, element_bytes
 from foretrace.transforms.columns import is_in, matches
 from foretrace.transforms.costs import STREAMING
 from foretrace.transforms.devices import hardware
-from foretrace.transforms.kernels import precisions
-from foretrace.transforms.operators import operator_class, parse_shapes
+from foretrace.transforms.operators import parse_shapes
 from foretrace.transforms.passes import find_update
 from foretrace.transforms.selection import has_device
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 CHANGES = "kept_activations"
 """Name in `Graph.extra`: what what-ifs did to the activations, as (kinds, factor) in order."""
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+"""Runs once per parameter in each backward pass; its input has the parameter's shape."""
 TWO_STATES = r"(?i)adam|lamb"
 PASSES_WITHOUT_STATE = 3
-WEIGHTED = ("conv", "gemm", "norm", "embedding")
 GB = 1e9
 
 
@@ -67,13 +68,10 @@ def peak_memory(graph: Graph) -> Memory | None:
     >>> graph = literal(
     ...     [("sgemm", "kernel", 0, 9, "forward"), ("sgemm", "kernel", 0, 9, "backward")],
     ...     columns={"operator": [0, -1]},
-    ...     operators={
-    ...         "name": ["aten::mm"], "parent": [-1], "shapes": ["[[4,16],[16,8]]"],
-    ...         "phase": ["forward"],
-    ...     },
+    ...     operators={"name": ["aten::mm"], "parent": [-1], "shapes": ["[[4,16],[16,8]]"]},
     ... )
-    >>> (memory := peak_memory(graph)).parameters, memory.gradients, memory.activations
-    (512.0, 512.0, 256.0)
+    >>> peak_memory(graph).activations
+    256.0
     >>> peak_memory(keep(graph, 0.5)).activations
     128.0
     """
@@ -130,7 +128,7 @@ def capacity_bytes(graph: Graph) -> float | None:
     return None if size is None else size * GB
 
 
-def memory_warning(before: Graph, after: Graph) -> str | None:
+def memory_warnings(before: Graph, after: Graph) -> tuple[str, ...]:
     """Say that a changed job does not fit into the device's memory, if so.
 
     The recorded job did fit: an estimate that says otherwise is cut to what there was. A what-if
@@ -139,26 +137,27 @@ def memory_warning(before: Graph, after: Graph) -> str | None:
     there, room = capacity_bytes(before), capacity_bytes(after)
     grows = after.extra.get(CHANGES) != before.extra.get(CHANGES)
     if room is None or (not grows and (there is None or room >= there)):
-        return None
-    old, new = peak_memory(before), peak_memory(after)
+        return ()
+    old, new = peak_memory(before), peak_memory(replace(before, extra=after.extra))
     if old is None or new is None:
-        return None
+        return ()
     needs = new.bytes - max(0.0, old.bytes - (there or np.inf))
     if needs <= room:
-        return None
-    return (
+        return ()
+    text = (
         f"does not fit: needs about {needs / GB:,.1f} GB of the {room / GB:,.1f} GB of memory "
         f"(source: {new.source})"
     )
+    return (text,)
 
 
 def _parameter_bytes(graph: Graph) -> float:
+    """Return the parameters' bytes: as recorded, else by their gradients, else by their updates."""
     recorded = (graph.meta.optimizer or {}).get("bytes")
     if recorded:
         return float(recorded)
-    by_shape = _weight_bytes(graph)
-    if by_shape:
-        return by_shape
+    if gradients := _gradient_bytes(graph):
+        return gradients
     device = hardware(graph)
     if device is None or device.memory_gbps is None:
         return 0.0
@@ -168,50 +167,17 @@ def _parameter_bytes(graph: Graph) -> float:
         return 0.0
 
 
-def _weight_bytes(graph: Graph) -> float:
-    """Return the bytes of the weights that the first step's forward operators are given."""
+def _gradient_bytes(graph: Graph) -> float:
+    """Return the bytes of the gradients that one backward pass accumulates."""
     operators = graph.operators
     if not len(operators):
         return 0.0
-    kinds = np.array([operator_class(str(n)) for n in operators["name"].cat.categories] + ["other"])
-    kind = kinds[operators["name"].cat.codes.to_numpy()]
-    chosen = is_in(operators["phase"], "forward") & np.isin(kind, WEIGHTED)
-    chosen &= operators["shapes"].notna().to_numpy()
-    chosen &= operators["step"].to_numpy() == operators["step"].to_numpy()[chosen].min(initial=0)
-    parent = operators["parent"].to_numpy()
-    inner = np.zeros(len(operators), bool)
-    rows = np.flatnonzero(chosen)
-    above = parent[rows]
-    while (above >= 0).any():  # an operator around another chosen one has the same weights
-        inner[above[above >= 0]] = True
-        above = np.where(above >= 0, parent[above], -1)
-    wide = _updates_fp32(graph)
-    total = 0.0
-    for row in np.flatnonzero(chosen & ~inner).tolist():
-        text = str(operators["shapes"].iat[row])
-        width = WIDE if wide else element_bytes(str(operators["dtypes"].iat[row]))
-        total += width * _weights(str(operators["name"].iat[row]), text, str(kind[row]))
-    return total
-
-
-def _updates_fp32(graph: Graph) -> bool:
-    """Tell whether the optimizer updates fp32 parameters, whatever autocast made of them."""
-    update = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "kernel")
-    return bool((precisions(graph.tasks["name"])[update] == "fp32").any())
-
-
-def _weights(name: str, shapes: str, kind: str) -> int:
-    """Return how many parameters one operator has."""
-    found = [shape for shape in parse_shapes(shapes) if shape]
-    sizes = [int(np.prod(shape)) for shape in found]
-    short = name.rsplit("::", 1)[-1]
-    if short in ("bmm", "baddbmm", "matmul") or not sizes:
-        return 0
-    if kind == "embedding":
-        return sizes[0]
-    if short.startswith("add"):
-        return sizes[0] + sizes[-1]
-    return sum(sizes[1:2]) if kind == "gemm" else sum(sizes[1:3])
+    once = is_in(operators["name"], ACCUMULATE) & operators["shapes"].notna().to_numpy()
+    once &= operators["step"].to_numpy() == operators["step"].to_numpy()[once].max(initial=-1)
+    total = 0
+    for shapes, dtypes in operators.loc[once, ["shapes", "dtypes"]].itertuples(index=False):
+        total += math.prod(parse_shapes(str(shapes))[0]) * element_bytes(str(dtypes))
+    return float(total)
 
 
 def _states(graph: Graph) -> float:
