@@ -11,17 +11,25 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
+from foretrace import cli_advise
+from foretrace.cli_arguments import (
+    AsJson,
+    CalibrationFile,
+    StepPattern,
+    TraceFile,
+    Transforms,
+    calibration_for,
+    graph_of,
+    show,
+)
 from foretrace.errors import ForetraceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from foretrace.graph.model import Graph
-    from foretrace.transforms.calibration import Calibration
 
 app = typer.Typer(
     name="foretrace",
@@ -34,27 +42,6 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 """Exit code of a program that the user stopped, by the shell's custom."""
-
-TraceFile = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="Kineto .json[.gz], Nsight .sqlite[.gz] or our own")
-]
-Transforms = Annotated[
-    list[str],
-    typer.Argument(metavar="TRANSFORM...", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
-]
-CalibrationFile = Annotated[
-    str | None,
-    typer.Option(
-        "--calibration",
-        metavar="FILE",
-        help="What foretrace calibrate measured; default: TRACE.calibration.parquet if it is "
-        "there; 'none' for rules alone.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-StepPattern = Annotated[
-    str | None, typer.Option("--step", help="Regular expression of the range that marks one step.")
-]
 
 
 def main() -> int:
@@ -129,34 +116,6 @@ def _os_text(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-def _show(report: Any, *, json: bool) -> None:
-    """Print *report* as text or as one JSON object."""
-    from foretrace.report import as_json, as_text
-
-    sys.stdout.write(as_json(report) if json else as_text(report))
-
-
-def _graph(trace: Path, step: str | None = None) -> Graph:
-    from foretrace.graph.build import build
-    from foretrace.progress import stage
-    from foretrace.tracer.files import load
-
-    with stage(f"reading {trace.name}"):
-        loaded = load(trace)
-    with stage("building the graph"):
-        return build(loaded, step_pattern=step)
-
-
-def _calibration(trace: Path, given: str | None) -> Calibration | None:
-    """Read the calibration *given*, or the one beside *trace*, if any."""
-    from foretrace.transforms.calibration import calibration_path, read_calibration
-
-    usual = calibration_path(trace)
-    if given == "none" or (given is None and not usual.is_file()):
-        return None
-    return read_calibration(given or usual)
-
-
 @app.command()
 def record(
     target: Annotated[
@@ -209,7 +168,7 @@ def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) ->
     from foretrace.summary import summarise
     from foretrace.tracer.files import load
 
-    _show(summarise(load(trace), step_pattern=step), json=json)
+    show(summarise(load(trace), step_pattern=step), json=json)
 
 
 @app.command()
@@ -217,7 +176,7 @@ def replay(trace: TraceFile, step: StepPattern = None, json: AsJson = False) -> 
     """Replay a trace unchanged and compare with its measured step."""
     from foretrace.predict import identity
 
-    _show(identity(_graph(trace, step)), json=json)
+    show(identity(graph_of(trace, step)), json=json)
 
 
 @app.command()
@@ -233,8 +192,8 @@ def whatif(
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms)
-    measured = _calibration(trace, calibration)
-    _show(predict(_graph(trace, step), scenario, measured), json=json)
+    measured = calibration_for(trace, calibration)
+    show(predict(graph_of(trace, step), scenario, measured), json=json)
 
 
 @app.command()
@@ -256,9 +215,9 @@ def validate(
 
     scenario = parse_scenario(transforms)
     measured_ns = None if measured_ms is None else measured_ms * 1e6
-    measured = _calibration(before, calibration)
-    graphs = _graph(before, step), _graph(after, step)
-    _show(compare(*graphs, scenario, measured_ns=measured_ns, calibration=measured), json=json)
+    measured = calibration_for(before, calibration)
+    graphs = graph_of(before, step), graph_of(after, step)
+    show(compare(*graphs, scenario, measured_ns=measured_ns, calibration=measured), json=json)
 
 
 @app.command()
@@ -273,7 +232,7 @@ def export(
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms) if transforms else ()
-    write(_graph(trace, step), scenario, out)
+    write(graph_of(trace, step), scenario, out)
     sys.stdout.write(f"wrote {out}: open it at https://ui.perfetto.dev\n")
 
 
@@ -282,4 +241,8 @@ def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
     """List the what-ifs with their parameters."""
     from foretrace.catalogue import catalogue
 
-    _show(catalogue(), json=json)
+    show(catalogue(), json=json)
+
+
+for command in (cli_advise.advise, cli_advise.explain, cli_advise.sensitivity):
+    app.command()(command)

@@ -16,29 +16,29 @@ from foretrace.replay.critical import REASONS, WORK, time_by
 from foretrace.replay.timeline import UNKNOWN
 from foretrace.transforms import apply
 from foretrace.transforms.columns import is_in
-from foretrace.transforms.kernels import classes
+from foretrace.transforms.kernels import CLASSES, kernel_class
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from foretrace.graph.model import Graph
     from foretrace.replay.timeline import Timeline
     from foretrace.transforms.columns import Rows
     from foretrace.transforms.scenario import Scenario
 
-    Texts = npt.NDArray[np.object_]
-
 UNCHANGED = ("recorded", "unblocked")
 """Cost labels of tasks that no what-if has touched."""
 
 KIND_CAUSES = {
-    "memcpy": "copies",
-    "memset": "memory fills",
+    "memcpy": "memcpy",
+    "memset": "memset",
     "collective": "communication",
     "p2p": "communication",
     "load": "data loading",
 }
-"""Cause of a task's work by its kind; kernels go by class, everything on the host is "host"."""
+"""Cause of a task's work by its kind; a kernel's is its class, everything else is the host's."""
+
+CAUSES = tuple(
+    dict.fromkeys((*(c for c in CLASSES if c != "collective"), *KIND_CAUSES.values(), "host"))
+)
 
 WAIT_CAUSES = {
     "thread": "host",  # untraced host time between two calls
@@ -123,14 +123,20 @@ def path_causes(timeline: Timeline) -> dict[str, float]:
     return {cause: path for cause, (_, path) in _parts(timeline, "cause").items() if path > 0}
 
 
-def causes(graph: Graph) -> Texts:
-    """Return what each task's work counts as: a kernel class, copies, "host" and the like."""
-    kinds = graph.tasks["kind"].array
-    table = [KIND_CAUSES.get(str(kind), "host") for kind in kinds.categories]
-    cause = np.array([*table, "host"], dtype=object)[kinds.codes]
+def causes(graph: Graph) -> Rows:
+    """Return what each task's work counts as: a position in `CAUSES`."""
+    kinds, names = graph.tasks["kind"].array, graph.tasks["name"].array
+    by_kind = [CAUSES.index(KIND_CAUSES.get(str(kind), "host")) for kind in kinds.categories]
+    cause = np.array([*by_kind, CAUSES.index("host")])[kinds.codes]
+    by_name = [_cause_of_kernel(str(name)) for name in names.categories]
     kernel = is_in(graph.tasks["kind"], "kernel")
-    cause[kernel] = classes(graph.tasks["name"])[kernel]
+    cause[kernel] = np.array([*by_name, CAUSES.index("other")])[names.codes[kernel]]
     return cause
+
+
+def _cause_of_kernel(name: str) -> int:
+    found = kernel_class(name)
+    return CAUSES.index("communication" if found == "collective" else found)
 
 
 def _shifts(before: Timeline, after: Timeline, by: str) -> tuple[Shift, ...]:
@@ -163,8 +169,7 @@ def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
 def _codes(graph: Graph, by: str) -> tuple[list[str], Rows]:
     """Return the names of the parts, and per task the number of its own."""
     if by == "cause":
-        found, code = np.unique(causes(graph).astype(str), return_inverse=True)
-        return found.tolist(), code
+        return list(CAUSES), causes(graph)
     values = graph.tasks[by].array
     names = [*values.categories.astype(str), UNKNOWN]
     return names, np.where(values.codes < 0, len(names) - 1, values.codes)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from foretrace.graph.model import Graph
+    from foretrace.replay import Timeline
     from foretrace.transforms.scenario import Scenario
 
 Outcome = Prediction | ForetraceError
@@ -48,16 +49,29 @@ def predict_many(graph: Graph, scenarios: Iterable[Scenario], *, jobs: int = 1) 
         return [outcome for part in pool.map(_predict_chunk, chunks) for outcome in part]
 
 
-def predict_each(known: Baseline, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
-    """Yield the outcome of each scenario; neighbours that begin alike share their beginning."""
+def predict_each(known: Baseline, scenarios: Sequence[Scenario]) -> Iterator[Outcome]:
+    """Yield the outcome of each scenario."""
+    for scenario, after in zip(scenarios, replay_each(known, scenarios), strict=True):
+        if isinstance(after, ForetraceError):
+            yield after
+            continue
+        try:
+            yield predicted(known, scenario, after)
+        except ForetraceError as error:
+            yield error
+
+
+def replay_each(
+    known: Baseline, scenarios: Iterable[Scenario]
+) -> Iterator[Timeline | ForetraceError]:
+    """Yield the replay after each scenario; neighbours that begin alike share their beginning."""
     begun: Scenario = ()
     halfway = known.graph
     for scenario in scenarios:
         try:
             if scenario[:-1] != begun:
                 halfway, begun = apply(known.graph, scenario[:-1]), scenario[:-1]
-            changed = apply(halfway, scenario[-1:])
-            yield predicted(known, scenario, replay(changed, like=known.timeline))
+            yield replay(apply(halfway, scenario[-1:]), like=known.timeline)
         except ForetraceError as error:
             yield error
 

@@ -6,19 +6,17 @@ Times are ms, errors are signed percent of the measured value, and unknown is nu
 from __future__ import annotations
 
 import json
-import math
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from foretrace.catalogue import Catalogue
+from foretrace.formats import NS_PER_MS, bullets, measured, ms, percent, short, time
 from foretrace.predict import Identity, Prediction
 from foretrace.summary import Summary
 from foretrace.validate import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-_MS = 1e6
 
 
 def as_json(report: object) -> str:
@@ -50,12 +48,12 @@ def lines(report: object) -> list[str]:
 @keys.register
 def _identity_keys(report: Identity) -> dict[str, Any]:
     return {
-        "measured_step_ms": _ms(report.measured.step_ns),
+        "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
-        "replayed_step_ms": _ms(report.replayed_ns),
-        "error_pct": _percent(report.error),
-        "host_step_ms": _ms(report.host_ns),
-        "device_step_ms": _ms(report.device_ns),
+        "replayed_step_ms": ms(report.replayed_ns),
+        "error_pct": percent(report.error),
+        "host_step_ms": ms(report.host_ns),
+        "device_step_ms": ms(report.device_ns),
         "critical_path": _path(report.critical_path),
         "warnings": list(report.warnings),
     }
@@ -65,12 +63,12 @@ def _identity_keys(report: Identity) -> dict[str, Any]:
 def _identity_lines(report: Identity) -> list[str]:
     return [
         "Replay without any change",
-        *_measured(report),
-        f"  replayed    {_time(report.replayed_ns)}   {report.error:+.2%}",
-        f"  host        {_time(report.host_ns)}   of a step",
-        f"  device      {_time(report.device_ns)}   of a step",
+        measured(report.measured),
+        f"  replayed    {time(report.replayed_ns)}   {report.error:+.2%}",
+        f"  host        {time(report.host_ns)}   of a step",
+        f"  device      {time(report.device_ns)}   of a step",
         *_paths("Critical path, ms per step", ["replayed"], [report.critical_path]),
-        *_bullets("Warnings", report.warnings),
+        *bullets("Warnings", report.warnings),
     ]
 
 
@@ -78,13 +76,13 @@ def _identity_lines(report: Identity) -> list[str]:
 def _prediction_keys(report: Prediction) -> dict[str, Any]:
     return {
         "scenario": list(report.scenario),
-        "measured_step_ms": _ms(report.measured.step_ns),
+        "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
-        "baseline_step_ms": _ms(report.measured.step_ns),
-        "replayed_step_ms": _ms(report.replayed_before_ns),
-        "predicted_step_ms": _ms(report.predicted_ns),
+        "baseline_step_ms": ms(report.measured.step_ns),
+        "replayed_step_ms": ms(report.replayed_before_ns),
+        "predicted_step_ms": ms(report.predicted_ns),
         "speedup": round(report.speedup, 6),
-        "interval_ms": [_ms(end) for end in report.interval_ns],
+        "interval_ms": [ms(end) for end in report.interval_ns],
         "critical_path": {
             "before": _path(report.critical_path_before),
             "after": _path(report.critical_path_after),
@@ -102,17 +100,17 @@ def _prediction_lines(report: Prediction) -> list[str]:
     low, high = report.interval_ns
     return [
         " + ".join(report.scenario),
-        *_measured(report),
-        f"  predicted   {_time(report.predicted_ns)}   {_gain(report)}",
-        f"  interval    {_time(low)} … {high / _MS:.2f} ms ({report.status})",
+        measured(report.measured),
+        f"  predicted   {time(report.predicted_ns)}   {_gain(report)}",
+        f"  interval    {time(low)} … {high / NS_PER_MS:.2f} ms ({report.status})",
         *_paths(
             "Critical path, ms per step",
             ["before", "after"],
             [report.critical_path_before, report.critical_path_after],
         ),
         f"Cost of the work after: {_shares(report.costs)}",
-        *_bullets("Assumes", report.assumptions),
-        *_bullets("Warnings", report.warnings),
+        *bullets("Assumes", report.assumptions),
+        *bullets("Warnings", report.warnings),
     ]
 
 
@@ -121,11 +119,11 @@ def _validation_keys(report: Validation) -> dict[str, Any]:
     paper = report.null_paper_error
     return {
         **_prediction_keys(report.prediction),
-        "measured_after_ms": _ms(report.measured_after_ns),
+        "measured_after_ms": ms(report.measured_after_ns),
         "measured_after_by": report.measured_after_source,
-        "error_pct": _percent(report.error),
-        "null_no_change_error_pct": _percent(report.null_no_change_error),
-        "null_paper_error_pct": None if paper is None else _percent(paper),
+        "error_pct": percent(report.error),
+        "null_no_change_error_pct": percent(report.null_no_change_error),
+        "null_paper_error_pct": None if paper is None else percent(paper),
         "inside_interval": report.is_inside_interval,
     }
 
@@ -138,7 +136,7 @@ def _validation_lines(report: Validation) -> list[str]:
     return [
         *_prediction_lines(report.prediction),
         "Against the measurement",
-        f"  measured    {_time(report.measured_after_ns)}   {report.measured_after_source}",
+        f"  measured    {time(report.measured_after_ns)}   {report.measured_after_source}",
         f"  error       {report.error:+10.1%}   {inside} the interval",
         f"  no change   {report.null_no_change_error:+10.1%}   error of the null model",
         f"  paper       {paper_text:>10}   error of Daydream's constants",
@@ -155,18 +153,18 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
         "ranks": list(report.ranks),
         "framework": report.framework,
         "batch_size": report.batch_size,
-        "span_ms": _ms(report.span_ns),
+        "span_ms": ms(report.span_ns),
         "events": report.events,
-        "device_busy_ms": _ms(report.busy_ns),
-        "device_classes_ms": {name: _ms(ns) for name, ns in report.classes_ns.items()},
+        "device_busy_ms": ms(report.busy_ns),
+        "device_classes_ms": {name: ms(ns) for name, ns in report.classes_ns.items()},
         "kernels": [
-            {"name": name, "ms": _ms(ns), "count": count}
+            {"name": name, "ms": ms(ns), "count": count}
             for name, (ns, count) in report.kernels_ns.items()
         ],
         "steps": steps.count if steps else None,
         "steps_problem": report.steps_problem,
         "phases_ms": {
-            name: {"host": _ms(host), "device": _ms(device)}
+            name: {"host": ms(host), "device": ms(device)}
             for name, (host, device) in (steps.phases_ns.items() if steps else ())
         },
         **{key: value for key, value in _step_keys(report).items() if key != "warnings"},
@@ -188,7 +186,7 @@ def _summary_lines(report: Summary) -> list[str]:
         f"{report.source} ({report.format})",
         f"  device      {devices}",
         f"  ranks       {', '.join(map(str, report.ranks))}",
-        f"  recorded    {_time(report.span_ns)}   {counts or 'nothing'}",
+        f"  recorded    {time(report.span_ns)}   {counts or 'nothing'}",
     ]
     if report.framework:
         text.append(f"  framework   {report.framework}")
@@ -198,10 +196,10 @@ def _summary_lines(report: Summary) -> list[str]:
         text += _table((name, ns, ns / report.busy_ns) for name, ns in report.classes_ns.items())
         text += ["Longest kernels, whole recording"]
         text += [
-            f"  {ns / _MS:10.2f} ms {count:7,} x  {_short(name)}"
+            f"  {ns / NS_PER_MS:10.2f} ms {count:7,} x  {short(name)}"
             for name, (ns, count) in report.kernels_ns.items()
         ]
-    return text + _bullets("Warnings", _summary_keys(report)["warnings"])
+    return text + bullets("Warnings", _summary_keys(report)["warnings"])
 
 
 def _summary_steps(report: Summary) -> list[str]:
@@ -211,7 +209,7 @@ def _summary_steps(report: Summary) -> list[str]:
     text = [f"  steps       {steps.count:>10}", *_identity_lines(steps.identity)[1:5]]
     text += ["Work per step by phase, ms                 host    device"]
     text += [
-        f"  {name:<30} {host / _MS:14.2f} {device / _MS:9.2f}"
+        f"  {name:<30} {host / NS_PER_MS:14.2f} {device / NS_PER_MS:9.2f}"
         for name, (host, device) in steps.phases_ns.items()
     ]
     text += _paths("Critical path, ms per step", ["replayed"], [steps.identity.critical_path])
@@ -222,7 +220,13 @@ def _summary_steps(report: Summary) -> list[str]:
 def _catalogue_keys(report: Catalogue) -> dict[str, Any]:
     return {
         "transforms": [
-            {"name": name, "parameters": parameters, "effect": effect}
+            {
+                "name": name,
+                "parameters": parameters,
+                "effect": effect,
+                "status": {each: report.status(name, each) for each in ("gpu", "cpu")},
+                "pairs": report.pairs[name],
+            }
             for name, (parameters, effect) in report.transforms.items()
         ]
     }
@@ -233,14 +237,16 @@ def _catalogue_lines(report: Catalogue) -> list[str]:
     return [
         line
         for name, (parameters, effect) in report.transforms.items()
-        for line in (f"{name}({parameters})", f"    {effect}")
+        for line in (f"{name}({parameters})", f"    {effect}", f"    {_tested(report.pairs[name])}")
     ]
 
 
-def _measured(report: Identity | Prediction) -> list[str]:
-    how = {"profiled": "under the profiler", "unprofiled": "without the profiler"}
-    measured = report.measured
-    return [f"  measured    {_time(measured.step_ns)}   {how[measured.source]}"]
+def _tested(pairs: dict[str, dict[str, int]]) -> str:
+    """Say which pairs tested a transform, as in ``validated: gpu by 5 pairs; unvalidated: cpu``."""
+    known = [f"{name} by {max(by.values())} pairs" for name, by in pairs.items()]
+    unknown = [name for name in ("gpu", "cpu") if name not in pairs]
+    parts = {"validated": known, "unvalidated": unknown}
+    return "; ".join(f"{word}: {', '.join(found)}" for word, found in parts.items() if found)
 
 
 def _gain(report: Prediction) -> str:
@@ -256,18 +262,13 @@ def _paths(title: str, labels: Sequence[str], paths: Sequence[dict[str, float]])
     causes = dict.fromkeys(cause for path in paths for cause in path)
     text = [f"{title:<32} " + " ".join(f"{label:>12}" for label in labels)]
     for cause in causes:
-        cells = " ".join(f"{path.get(cause, 0) / _MS:12.2f}" for path in paths)
+        cells = " ".join(f"{path.get(cause, 0) / NS_PER_MS:12.2f}" for path in paths)
         text.append(f"  {cause:<30} {cells}")
     return text
 
 
 def _table(rows: Iterable[tuple[str, float, float]]) -> list[str]:
-    return [f"  {name:<30} {ns / _MS:12.2f} ms {share:6.1%}" for name, ns, share in rows]
-
-
-def _bullets(title: str, notes: Iterable[str]) -> list[str]:
-    notes = list(notes)
-    return [title, *(f"  - {note}" for note in notes)] if notes else []
+    return [f"  {name:<30} {ns / NS_PER_MS:12.2f} ms {share:6.1%}" for name, ns, share in rows]
 
 
 def _shares(costs: dict[str, float]) -> str:
@@ -275,21 +276,5 @@ def _shares(costs: dict[str, float]) -> str:
     return ", ".join(f"{share:.1%} {name}" for name, share in ordered)
 
 
-def _short(name: str, width: int = 90) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
-
-
-def _time(ns: float | None) -> str:
-    return f"{'unknown':>13}" if ns is None else f"{ns / _MS:10.2f} ms"
-
-
-def _ms(ns: float | None) -> float | None:
-    return None if ns is None or not math.isfinite(ns) else round(ns / _MS, 6)
-
-
-def _percent(share: float) -> float:
-    return round(100 * share, 4)
-
-
 def _path(path: dict[str, float]) -> dict[str, float | None]:
-    return {cause: _ms(ns) for cause, ns in path.items()}
+    return {cause: ms(ns) for cause, ns in path.items()}

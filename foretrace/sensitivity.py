@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.explain import causes
+from foretrace.explain import CAUSES, causes
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import Measured, baseline
 from foretrace.replay import replay
@@ -127,8 +127,8 @@ def _parts(graph: Graph) -> Iterator[_Part]:
     yield _Part("lane", "device", device, is_in(edges["kind"], "stream"))
     yield _Part("lane", "loader workers", loads)
     cause = causes(graph)
-    for name in sorted(set(cause[device])):
-        yield _Part("kernels", name, device & (cause == name))
+    for at, name in enumerate(CAUSES):
+        yield _Part("kernels", name, device & (cause == at))
     src = edges["src"].to_numpy()
     for of, column, most in (("phase", "phase", None), ("module", "module", MOST_MODULES)):
         for name in _heaviest(graph, column, most):

@@ -1,0 +1,93 @@
+"""Commands about what to do next: ``advise``, ``explain`` and ``sensitivity``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foretrace.cli_arguments import (
+    AsJson,
+    CalibrationFile,
+    StepPattern,
+    TraceFile,
+    Transforms,
+    calibration_for,
+    graph_of,
+    show,
+)
+
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw the curves too: .html, .png, .svg (needs matplotlib)."),
+]
+
+
+def advise(
+    trace: TraceFile,
+    step: StepPattern = None,
+    calibration: CalibrationFile = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Rank every what-if that applies to a job, alone and together."""
+    from foretrace.advise import advise as find
+    from foretrace.progress import stage
+
+    graph = _calibrated(trace, step, calibration)
+    with stage("trying what-ifs"):
+        found = find(graph)
+    _show(found, json=json)
+
+
+def explain(
+    trace: TraceFile,
+    transforms: Transforms,
+    step: StepPattern = None,
+    calibration: CalibrationFile = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Say why a what-if gains what it gains: what left the critical path, and what came onto it."""
+    from foretrace.explain import explain as find
+    from foretrace.transforms import parse_scenario
+
+    scenario = parse_scenario(transforms)
+    _show(find(_calibrated(trace, step, calibration), scenario), json=json)
+
+
+def sensitivity(
+    trace: TraceFile,
+    step: StepPattern = None,
+    plot: Plot = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show the step time against each part of the job taking less time."""
+    from foretrace.plot import check_plot, draw
+    from foretrace.progress import stage
+    from foretrace.sensitivity import sensitivity as find
+
+    if plot is not None:
+        check_plot(plot)
+    graph = graph_of(trace, step)
+    with stage("replaying with each part faster"):
+        found = find(graph)
+    _show(found, json=json)
+    if plot is not None:
+        draw(found, plot)
+        sys.stderr.write(f"wrote {plot}\n")
+
+
+def _calibrated(trace: Path, step: str | None, given: str | None) -> Any:
+    """Return the graph of *trace* with what was measured for it."""
+    from foretrace.transforms.calibration import attach
+
+    calibration = calibration_for(trace, given)
+    graph = graph_of(trace, step)
+    return graph if calibration is None else attach(graph, calibration)
+
+
+def _show(report: Any, *, json: bool) -> None:
+    import foretrace.report_advise  # noqa: F401  # registers the forms of these reports
+
+    show(report, json=json)

@@ -1,0 +1,63 @@
+"""Arguments that several commands take, and what they do with them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.calibration import Calibration
+
+TraceFile = Annotated[
+    Path, typer.Argument(metavar="TRACE", help="Kineto .json[.gz], Nsight .sqlite[.gz] or our own")
+]
+Transforms = Annotated[
+    list[str],
+    typer.Argument(metavar="TRANSFORM...", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+]
+CalibrationFile = Annotated[
+    str | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="What foretrace calibrate measured; default: TRACE.calibration.parquet if it is "
+        "there; 'none' for rules alone.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StepPattern = Annotated[
+    str | None, typer.Option("--step", help="Regular expression of the range that marks one step.")
+]
+
+
+def show(report: Any, *, json: bool) -> None:
+    """Print *report* as text or as one JSON object."""
+    from foretrace.report import as_json, as_text
+
+    sys.stdout.write(as_json(report) if json else as_text(report))
+
+
+def graph_of(trace: Path, step: str | None = None) -> Graph:
+    """Read *trace* and build its graph, with progress on a terminal."""
+    from foretrace.graph.build import build
+    from foretrace.progress import stage
+    from foretrace.tracer.files import load
+
+    with stage(f"reading {trace.name}"):
+        loaded = load(trace)
+    with stage("building the graph"):
+        return build(loaded, step_pattern=step)
+
+
+def calibration_for(trace: Path, given: str | None) -> Calibration | None:
+    """Read the calibration *given*, or the one beside *trace*, if any."""
+    from foretrace.transforms.calibration import calibration_path, read_calibration
+
+    usual = calibration_path(trace)
+    if given == "none" or (given is None and not usual.is_file()):
+        return None
+    return read_calibration(given or usual)
