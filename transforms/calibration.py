@@ -73,9 +73,13 @@ class Calibration:
         """Operators of the job after *change*, in order; empty where that was not timed."""
         return self._rows("after", change)
 
-    def segment_ns(self, operator: str, change: str = "") -> float | None:
-        """Return what one run of a whole segment takes after *change*; None when unknown."""
-        rows = self._rows("segment", change)
+    def segment_ns(self, operator: str, change: str | None = "") -> float | None:
+        """Return what one run of a whole segment takes after *change*; None when unknown.
+
+        With *change* None, the change does not matter: there is one segment of the name.
+        """
+        is_segment = self.entries["list"] == "segment"
+        rows = self.entries[is_segment] if change is None else self._rows("segment", change)
         times = rows["ns"][rows["operator"] == operator].dropna()
         return float(times.iloc[0]) if len(times) else None
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from foretrace.transforms.columns import Mask
 
 
-def segment_ns(graph: Graph, operator: str, change: str) -> float | None:
-    """Return what one run of the segment *operator* takes after *change*."""
+def segment_ns(graph: Graph, operator: str, change: str | None = None) -> float | None:
+    """Return what one run of the segment *operator* takes after *change*, or at all."""
     calibration = calibration_of(graph)
     return None if calibration is None else calibration.segment_ns(operator, change)
 
