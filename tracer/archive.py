@@ -1,7 +1,8 @@
 """Pairs on disk: tar archives of measurements and compressed recordings, and how to read them.
 
-An archive holds, per model, ``CHANGE.pair.json`` files and the ``.json.xz`` recordings they name.
-It is complete in itself. Writing needs the standard library only.
+An archive holds, per model, ``CHANGE.pair.json`` files, the ``.json.xz`` recordings they name, and
+where operators were timed ``CHANGE.calibration.parquet``. It is complete in itself. Writing
+needs the standard library only.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ARCHIVES = 8
 HEADER_BYTES = 2048  # of a tar member: header and padding
 TAIL_BYTES = 20480  # of a tar archive: end marks, padded
 PAIR = ".pair.json"
+CALIBRATION = ".calibration.parquet"
 RECORDING_BYTES = 2 << 30
 
 
@@ -37,6 +39,7 @@ class Pair:
 
     ``noise`` is the share by which the ratio of the two drifted between the halves of the
     measurement; ``scenario`` is the text of the what-if that predicts the change.
+    ``calibration`` is the content of its calibration file, None where there is none.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Pair:
     before_ns: float
     after_ns: float
     noise: float
+    calibration: bytes | None = None
 
 
 def compress(path: Path) -> Path:
@@ -63,8 +67,8 @@ def pack(
 ) -> tuple[list[Path], list[str]]:
     """Put every pair under *folder* into ``out/stem-N.tar``; return archives and what was left out.
 
-    Pairs are taken in order; one goes into the first archive with room for it and the recordings
-    it names. What fits into none of at most *archives* files of *limit* bytes is left out.
+    Pairs are taken in order; one goes into the first archive with room for it and its files. What
+    fits into none of at most *archives* files of *limit* bytes is left out.
     """
     contents: list[dict[Path, int]] = []
     left_out = []
@@ -89,7 +93,8 @@ def pack(
 def _files(pair: Path) -> list[Path]:
     content = json.loads(pair.read_text("utf-8"))
     recordings = (pair.with_name(content[s]["trace"] + ".xz") for s in ("before", "after"))
-    return [pair, *recordings]
+    calibration = pair.with_name(pair.name.removesuffix(PAIR) + CALIBRATION)
+    return [pair, *recordings, *([calibration] if calibration.exists() else [])]
 
 
 def _fits(held: dict[Path, int], files: dict[Path, int], limit: int) -> bool:
@@ -124,7 +129,8 @@ def read_pairs(where: str | Path) -> list[Pair]:
         raise TraceError(f"{where} does not exist: give an archive of record-pairs or its folder")
     if where.is_dir():
         pairs = [pair for path in sorted(where.rglob("*.tar")) for pair in read_pairs(path)]
-        unpacked = {p.relative_to(where).as_posix(): p for p in sorted(where.rglob("*.json*"))}
+        found = sorted([*where.rglob("*.json*"), *where.rglob(f"*{CALIBRATION}")])
+        unpacked = {p.relative_to(where).as_posix(): p for p in found}
         pairs += _pairs({name: path.read_bytes for name, path in unpacked.items()}, where)
     else:
         pairs = _pairs(_members(where), where)
@@ -152,6 +158,7 @@ def _pair(files: dict[str, Any], name: str, where: Path) -> Pair:
         content = json.loads(files[name]())
         sides = [content["before"], content["after"]]
         traces = [_trace(files, name, side, where) for side in sides]
+        calibration = files.get(name.removesuffix(PAIR) + CALIBRATION)
         return Pair(
             name=f"{content['device']}/{content['model']}/{content['change']}",
             model=content["model"],
@@ -162,6 +169,7 @@ def _pair(files: dict[str, Any], name: str, where: Path) -> Pair:
             before_ns=float(sides[0]["mean_ns"]),
             after_ns=float(sides[1]["mean_ns"]),
             noise=float(content["noise"]),
+            calibration=calibration() if calibration else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, TraceError):

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.tracer.archive import CALIBRATION
 from foretrace.tracer.job import Job, runner
 from foretrace.tracer.measure import NOISE_LIMIT, Quality, noise, trimmed_mean
 from foretrace.tracer.probe import probe
@@ -40,7 +41,10 @@ LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured: *rounds* of a block of *block* steps per side, after *warmup*."""
+    """How much is measured: *rounds* of a block of *block* steps per side, after *warmup*.
+
+    Afterwards operators are timed alone for *calibration_seconds*; 0 leaves that out.
+    """
 
     rounds: int = 6
     block: int = 5
@@ -49,10 +53,13 @@ class Plan:
     window: int = 3
     windows: int = 5
     plain: int = 4
+    calibration_seconds: float = 6.0
 
 
 CPU_PLAN = Plan()
-CUDA_PLAN = Plan(rounds=4, block=4, slow_block=2, warmup=3, window=3, windows=1, plain=3)
+CUDA_PLAN = Plan(
+    rounds=4, block=4, slow_block=2, warmup=3, window=3, windows=1, plain=3, calibration_seconds=0
+)
 
 
 @dataclass
@@ -135,6 +142,37 @@ class Bench:
             "before": {**described, **_summary(before)},
             "after": {**self._profile(after, f"{change.name}.after"), **_summary(after)},
         }
+
+    def calibrate(self, change: Change, scenario: str) -> list[str]:
+        """Time the operators that *change*, measured just now, replaces; write them beside it.
+
+        Returns
+        -------
+        list[str]
+            What could not be timed, in words.
+        """
+        from foretrace.tracer import calibrate as timing
+        from foretrace.tracer.calibration_file import write
+
+        assert self._kept is not None
+        before, _ = self._kept
+        device = "cpu" if self.cpu else "cuda"
+
+        def builder(variant: Variant) -> Callable[[], Job]:
+            return lambda: build(self.model, variant, device=device, small=self.cpu)
+
+        _, after = change.variants(cpu=self.cpu)
+        what_if = timing.Change.of(scenario, builder(after))
+        if what_if.name not in timing.KNOWN:
+            return []
+        found = timing.calibrate(
+            before.job,
+            builder(before.variant),
+            [what_if],
+            seconds=self.plan.calibration_seconds,
+        )
+        write(found.rows, found.where, self.folder / f"{change.name}{CALIBRATION}")
+        return found.left_out
 
     def _make_room(self) -> None:
         """Free what the last change left, before the next one is built."""
@@ -235,7 +273,19 @@ def run(task: Task) -> None:
             f"{task.model} {name}: {before:.2f} -> {after:.2f} ms, noise {result['noise']:.1%}, "
             f"{time.time() - began:.0f} s"
         )
+        if task.plan.calibration_seconds:
+            _calibrate(bench, result)
         longest = max(longest, time.time() - began)
+
+
+def _calibrate(bench: Bench, result: dict[str, Any]) -> None:
+    """Calibrate the change of *result*; a failure costs the calibration, not the pair."""
+    try:
+        left_out = bench.calibrate(CHANGES[result["change"]], result["scenario"])
+    except (ImportError, RuntimeError, ValueError, OSError) as error:
+        left_out = [f"{type(error).__name__}: {error}"]
+    for line in left_out:
+        _say(f"{result['model']} {result['change']}: not calibrated: {line[:150]}")
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

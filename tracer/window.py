@@ -60,12 +60,15 @@ class Window:
         with quiet_stderr():
             self._profiler.export_chrome_trace(str(path))
 
+    def events(self) -> list[Any]:
+        """Return what was recorded as torch's own events, in no particular order."""
+        return list(self._profiler.profiler.kineto_results.events())
+
     def flops(self) -> list[tuple[str, int, int]]:
         """Return (operator, start in ns, FLOP) of what torch counts; the JSON lacks it."""
-        recorded = self._profiler.profiler.kineto_results
         return sorted(
             (event.name(), event.start_ns(), event.flops())
-            for event in recorded.events()
+            for event in self.events()
             if event.flops() > 0
         )
 
