@@ -55,6 +55,7 @@ def test_pairs_are_packed_with_a_card(recorded: Any) -> None:
     assert found.archives[0].stat().st_size <= 16 << 20
     card = json.loads((out / "dlrm-cpu.json").read_text())
     assert [row["change"] for row in card["pairs"]] == ["fused", "loader_1"]
+    assert [row["calibrated"] for row in card["pairs"]] == [True, False]
     assert "foretrace record-pairs --cpu" in (out / "dlrm-cpu.md").read_text()
 
 

@@ -9,11 +9,17 @@ import json
 import platform
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.archive import PAIR
+from foretrace.tracer.archive import CALIBRATION, PAIR
 from foretrace.tracer.measure import NOISE_LIMIT
+from foretrace.tracer.oddities import sentences
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+COLUMNS = (
+    *("change", "predicted by", "before ms", "after ms", "noise %", "times"),
+    *("conclusive", "calibrated"),
+)
 
 
 def write_cards(folder: Path, out: Path) -> list[Path]:
@@ -22,6 +28,8 @@ def write_cards(folder: Path, out: Path) -> list[Path]:
     for model in sorted(path for path in folder.iterdir() if path.is_dir()):
         pairs = [json.loads(p.read_text("utf-8")) for p in sorted(model.glob(f"*{PAIR}"))]
         if pairs:
+            for pair in pairs:
+                pair["calibrated"] = (model / f"{pair['change']}{CALIBRATION}").exists()
             path = out / f"{model.name}-{pairs[0]['device']}.md"
             card = _card(pairs)
             path.write_text(_markdown(card), "utf-8")
@@ -42,6 +50,7 @@ def _card(pairs: list[dict[str, Any]]) -> dict[str, Any]:
         "command": known["command"],
         "batch_size": known["batch_size"],
         "optimizer": known["optimizer"],
+        "warnings": sentences(known["warnings"]),
         "pairs": [_row(pair) for pair in pairs],
     }
 
@@ -55,6 +64,7 @@ def _row(pair: dict[str, Any]) -> dict[str, Any]:
         "after_ms": round(after["mean_ns"] / 1e6, 3),
         "noise_pct": round(100 * pair["noise"], 2),
         "conclusive": pair["noise"] <= NOISE_LIMIT,
+        "calibrated": pair["calibrated"],
         "times": [len(before["step_ns"]), len(after["step_ns"])],
         "quality": {"before": before["quality"], "after": after["quality"]},
     }
@@ -74,17 +84,23 @@ def _markdown(card: dict[str, Any]) -> str:
         f"Recorded by {recorded}, {card['system']}.",
         f"{machine['cores']} core(s), {machine['threads']} thread(s) of {machine['cpu']}: {rates}.",
         f"{size}, {optimizer['name']}, batch size {card['batch_size']} before the change.",
+        *(f"Warning: {sentence}." for sentence in card["warnings"]),
         "",
         "Times are unprofiled, 20 % trimmed means over interleaved blocks.",
         "Noise is the drift of the ratio between the halves; above 2 % a pair is inconclusive.",
+        "Calibrated: the operators of both forms were timed alone as well.",
         "",
-        "| change | predicted by | before ms | after ms | noise % | times | conclusive |",
-        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+        f"| {' | '.join(COLUMNS)} |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- | --- |",
     ]
     lines += [
         f"| {row['change']} | `{row['scenario']}` | {row['before_ms']:.2f} | {row['after_ms']:.2f} "
         f"| {row['noise_pct']:.2f} | {row['times'][0]} + {row['times'][1]} "
-        f"| {'yes' if row['conclusive'] else 'no'} |"
+        f"| {_yes_no(row['conclusive'])} | {_yes_no(row['calibrated'])} |"
         for row in card["pairs"]
     ]
     return "\n".join(lines) + "\n"
+
+
+def _yes_no(value: object) -> str:
+    return "yes" if value else "no"
