@@ -10,6 +10,7 @@ import pytest
 from foretrace import study
 from foretrace.tracer.archive import Pair
 from foretrace.tracer.files import load
+from tests.calibrations import BF16, FP32, entries, file_of
 from tests.small_trace import write_small_trace
 
 if TYPE_CHECKING:
@@ -39,6 +40,34 @@ def test_a_recorded_pair_is_predicted_from_its_own_measurement(trace: Trace) -> 
     assert unchanged.measured_ns == 1e6
 
 
+def amp_timed(device_ns: float) -> bytes:
+    """Return a calibration: autocast makes the product's kernel take *device_ns* instead of 500."""
+    rows = entries(
+        [("aten::mm", FP32, 40.0), ("aten::relu", FP32, 30.0)],
+        {"amp()": [("aten::mm", BF16, 40.0, 0), ("aten::relu", FP32, 30.0, 1)]},
+    )
+    times = (500.0, 200.0, device_ns, 200.0)
+    return file_of([{**row, "device_ns": ns} for row, ns in zip(rows, times, strict=True)])
+
+
+def test_a_pair_is_predicted_with_and_without_its_calibration(trace: Trace) -> None:
+    """Of 0.85 ms on the device, 0.25 go: the step of 1 ms, which waits for it, takes 0.75."""
+    timed = replace(pair(trace, "amp"), calibration=amp_timed(250.0))
+    row, _ = study.recorded_rows(timed)
+
+    assert row.source == "measured"
+    assert row.calibrated_ns == pytest.approx(0.75 * 2e6, rel=0.01)
+    assert row.rule_ns == study.recorded_rows(pair(trace, "amp"))[0].predicted_ns
+    assert row.rule_ns != row.calibrated_ns
+
+
+def test_a_calibration_of_something_else_tells_nothing(trace: Trace) -> None:
+    """The pair then counts as predicted by rule."""
+    row, _ = study.recorded_rows(replace(pair(trace), calibration=amp_timed(250.0)))
+
+    assert (row.source, row.calibrated_ns) == ("rule", None)
+
+
 def test_a_measurement_keeps_the_variation_of_the_recording(trace: Trace) -> None:
     """Steps of 90, 100 and 110 µs measured elsewhere as 200 become 180, 200 and 220."""
     known = replace(trace.meta, unprofiled_step_ns=(90_000, 100_000, 110_000))
@@ -60,9 +89,11 @@ def test_an_archive_gives_rows_and_names_its_problems(
     unknown = pair(trace, "channels_first()")
     pairs = [pair(trace), replace(unknown, name="unknown")]
     monkeypatch.setattr(study, "read_pairs", lambda _archive: pairs)
-    found = study.run_study({"shared": ".", "archives": ["*.tar"]}, tmp_path / "traces")
+    found = study.run_study(
+        {"shared": ".", "archives": ["*.tar"], "held_out": ["small"]}, tmp_path / "traces"
+    )
 
-    assert [row.name for row in found.pairs] == ["small"]
+    assert [(row.name, row.held_out) for row in found.pairs] == [("small", True)]
     assert [row.trace for row in found.identities] == ["small"]
     assert "channels_first" in found.problems["unknown"]
 
@@ -99,6 +130,14 @@ def test_recordings_are_the_truth_otherwise(tmp_path: Path) -> None:
     (row,) = run(tmp_path).pairs
 
     assert (row.before_ns, row.after_ns) == (1e6, 1e6)
+
+
+def test_kernels_alone_can_be_compared(tmp_path: Path) -> None:
+    """Another device says nothing about the host; pairs of one model are known as such."""
+    (row,) = run(tmp_path, measure="kernels", model="small").pairs
+
+    assert (row.before_ns, row.predicted_ns) == (850_000, 425_000)
+    assert (row.model, row.is_of_one_device) == ("small", False)
 
 
 def test_a_pair_can_be_scored_by_its_optimizer(tmp_path: Path) -> None:
