@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.errors import TraceError
@@ -95,6 +95,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read_calibration(tmp_path)
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(file_of(ROWS)) - 1), st.integers(1, 255))
 def test_damage_never_escapes_as_another_error(place: int, flip: int) -> None:
     """One byte changed anywhere reads as before, or is a TraceError."""

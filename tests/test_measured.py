@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.graph.check import check
@@ -274,6 +274,7 @@ def test_a_prediction_says_how_much_is_measured() -> None:
     assert any("the calibration does not cover" in warning for warning in other.warnings)
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)), min_size=2, max_size=2))
 def test_equal_timings_change_nothing(times: list[tuple[float, float]]) -> None:
     """Whatever the benchmark says, a new form as fast as the old one predicts the same step."""
@@ -304,3 +305,27 @@ def test_accumulated_gradients_take_what_was_measured() -> None:
     added = changed.tasks.iloc[-1]
     assert (added["work_ns"], added["cost"]) == (round(245 * 1_600 / 1_400 + 3 * 10), "measured")
     assert changed.tasks["work_ns"].sum() == 2 * 1_700 + 900 + added["work_ns"]
+
+
+def test_a_calibration_for_other_shapes_is_not_taken() -> None:
+    """A file left over from a run with another batch names the same operators."""
+    shapes = ["[[4,8],[8,8]]", "[[4],[4,8]]", "[[]]", None, "[[8]]"]
+    graph = job(operators={**OPERATORS, "shapes": pd.Categorical(shapes)})
+    of_four, of_sixteen = (f'[{{"dtype": "float32", "shape": [{n}]}}]' for n in (4, 16))
+
+    taken = {
+        arguments: apply_measured(
+            attach(
+                graph,
+                calibration(
+                    [("aten::addmm", arguments, 1_000.0), BEFORE[1]],
+                    {CHANGE: [("aten::addmm", arguments, 500.0, 0), (*BEFORE[1], 1)]},
+                ),
+            ),
+            CHANGE,
+        )
+        is not None
+        for arguments in (of_four, of_sixteen)
+    }
+
+    assert taken == {of_four: True, of_sixteen: False}

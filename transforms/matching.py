@@ -8,11 +8,13 @@ the longest common parts are taken.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.transforms.columns import by_category, is_in
+from foretrace.transforms.operators import parse_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,6 +92,46 @@ def entries_of_tasks(graph: Graph, position: Rows) -> Rows:
     operator = graph.tasks["operator"].to_numpy().astype(np.int64)
     found: Rows = position[np.where(operator >= 0, operator, -1)]
     return found
+
+
+def roots(graph: Graph, position: Rows) -> Rows:
+    """Return the rows of the matched operators themselves, without what is inside them."""
+    parent = graph.operators["parent"].to_numpy()
+    own = position[:-1]
+    found: Rows = np.flatnonzero((own >= 0) & ((parent < 0) | (position[parent] != own)))
+    return found
+
+
+def agreement(graph: Graph, position: Rows, before: pd.DataFrame) -> float:
+    """Return the share of matched operators whose first tensor has the calibrated shape.
+
+    Operators without recorded shapes do not count; 1 where none has them.
+    """
+    shapes = graph.operators["shapes"]
+    recorded = [_first_shape(str(text)) for text in shapes.cat.categories]
+    listed = [_calibrated_shape(str(text)) for text in before["arguments"]]
+    rows = roots(graph, position)
+    codes = shapes.cat.codes.to_numpy()[rows]
+    pairs = [
+        (recorded[code], listed[at])
+        for code, at in zip(codes.tolist(), position[rows].tolist(), strict=True)
+        if code >= 0 and recorded[code] and listed[at]
+    ]
+    return sum(one == other for one, other in pairs) / len(pairs) if pairs else 1.0
+
+
+def _first_shape(text: str) -> tuple[int, ...]:
+    return next((shape for shape in parse_shapes(text) if shape), ())
+
+
+def _calibrated_shape(arguments: str) -> tuple[int, ...]:
+    """Return the first shape that is not empty among calibrated *arguments*.
+
+    >>> _calibrated_shape('[{"dtype": "float32", "shape": [4, 3], "stride": [3, 1]}, 2]')
+    (4, 3)
+    """
+    found = re.search(r'"shape": *\[([0-9, ]+)\]', arguments)
+    return tuple(int(size) for size in found.group(1).split(",")) if found else ()
 
 
 def changeable(graph: Graph) -> Mask:

@@ -14,7 +14,13 @@ import pandas as pd
 
 from foretrace.transforms.calibration import calibration_of
 from foretrace.transforms.columns import is_in
-from foretrace.transforms.matching import changeable, entries_of_operators, entries_of_tasks
+from foretrace.transforms.matching import (
+    agreement,
+    changeable,
+    entries_of_operators,
+    entries_of_tasks,
+    roots,
+)
 from foretrace.transforms.new_form import NewForm, new_form, ratio, summed
 from foretrace.transforms.primitives import chain, insert, insert_kernels, scale
 from foretrace.transforms.removal import remove
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.7
 """Below this share of the work, a calibration is not of this job: rules are taken instead."""
+LEAST_AGREEMENT = 0.9
+"""Share of matched operators whose shapes must be the recorded ones; else the same holds."""
 
 
 def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> Graph | None:
@@ -110,11 +118,12 @@ def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
     known = (position >= 0) & np.append(form.is_timed, False)[position]
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     recorded = _recorded_ns(graph, of_operator, len(before))
+    is_same_job = agreement(graph, of_operator, before) >= LEAST_AGREEMENT
     both = np.isfinite(recorded) & (form.before.host > 0)
     return Seen(
         position=position,
         known=known,
-        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)),
+        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)) * is_same_job,
         recorded_ns=recorded,
         pace=float(recorded[both].sum() / form.before.host[both].sum()) if both.any() else 1.0,
         gap_ns=_usual_gap(graph, position),
@@ -123,13 +132,10 @@ def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
 
 def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
     """Return the mean recorded time of each entry, children included; NaN where it is not seen."""
-    operators = graph.operators
-    parent = operators["parent"].to_numpy()
-    position = of_operator[:-1]
-    root = (position >= 0) & ((parent < 0) | (of_operator[parent] != position))
-    times = operators["duration_ns"].to_numpy()[root]
-    counted = np.bincount(position[root], minlength=count).astype(np.float64)
-    return ratio(summed(position[root], times, count), counted)
+    rows = roots(graph, of_operator)
+    times = graph.operators["duration_ns"].to_numpy()[rows]
+    counted = np.bincount(of_operator[rows], minlength=count).astype(np.float64)
+    return ratio(summed(of_operator[rows], times, count), counted)
 
 
 def _usual_gap(graph: Graph, position: Rows) -> int:
