@@ -76,10 +76,9 @@ def _quantile(misses: Sequence[float]) -> float:
     Of n values the k-th smallest holds the next one with probability k / (n + 1).
 
     >>> _quantile([0.01] * 18 + [0.2, 0.3]), _quantile([0.1, 0.2])
-    (0.2, 0.2)
+    (0.181, 0.2)
     """
-    rank = min(math.ceil(LEVEL * (len(misses) + 1)), len(misses))
-    return round(float(sorted(misses)[rank - 1]), 4)
+    return round(float(np.quantile(misses, LEVEL, method="weibull")), 4)
 
 
 @dataclass(frozen=True)
