@@ -19,6 +19,7 @@ from foretrace.transforms.device import device
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
 from foretrace.transforms.faster_modules import faster_modules
+from foretrace.transforms.flash_attention import flash_attention
 from foretrace.transforms.fused_optimizer import fused_optimizer
 from foretrace.transforms.gist import gist
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
@@ -39,6 +40,7 @@ from foretrace.transforms.scenario import (
     names,
     parse_scenario,
 )
+from foretrace.transforms.tf32 import tf32
 from foretrace.transforms.vdnn import vdnn
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         channels_last,
         compile,
         device,
+        tf32,
+        flash_attention,
         cuda_graphs,
         activation_checkpoint,
         remove_modules,

@@ -113,11 +113,16 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Moved:
-    """The kernels of *old* on *new*: `ratio` of their bound part, and which of it shapes back."""
+    """The kernels of *old* on *new*: `ratio` of their bound part, and which of it shapes back.
+
+    Of the classes *to_tf32* fp32 kernels run in TF32; by default convolutions, where only the
+    new device has it.
+    """
 
     kernels: Kernels
     old: Hardware
     new: Hardware
+    to_tf32: tuple[str, ...] | None = None
 
     @cached_property
     def sources(self) -> npt.NDArray[np.str_]:
@@ -128,11 +133,11 @@ class Moved:
     def targets(self) -> npt.NDArray[np.str_]:
         """Precision of the arithmetic on the new device."""
         found = self.kernels.precisions
-        is_conv = self.kernels.classes == "conv"
-        gains_tf32 = uses_tf32(self.new) and not uses_tf32(self.old)
-        return _supported(
-            np.where(is_conv & (found == "fp32") & gains_tf32, "tf32", found), self.new
-        )
+        moving = self.to_tf32
+        if moving is None:
+            moving = ("conv",) if uses_tf32(self.new) and not uses_tf32(self.old) else ()
+        gains = np.isin(self.kernels.classes, moving) & (found == "fp32")
+        return _supported(np.where(gains, "tf32", found), self.new)
 
     @cached_property
     def is_backed(self) -> Mask:
@@ -154,7 +159,7 @@ class Moved:
     @cached_property
     def ratio(self) -> Floats:
         """New over old time of the part above the floor."""
-        streaming = _bandwidth(self.old) / _bandwidth(self.new)
+        streaming = bandwidth(self.old) / bandwidth(self.new)
         found = np.full(len(self.kernels.classes), streaming)
         found = np.where(self.is_matrix, self._matrix_ratio(), found)
         return np.where(self.kernels.classes == "attention", self._attention_ratio(), found)
@@ -165,8 +170,8 @@ class Moved:
     def _matrix_ratio(self) -> Floats:
         flops, size = self.kernels.work
         before, after = self._rates()
-        old = np.fmax(flops / before, size / _bandwidth(self.old))
-        new = np.fmax(flops / after, size / _bandwidth(self.new))
+        old = np.fmax(flops / before, size / bandwidth(self.old))
+        new = np.fmax(flops / after, size / bandwidth(self.new))
         names = self.kernels.graph.tasks["name"]
         to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
         ratio = np.where(np.isfinite(flops), new / old, before / after)
@@ -181,22 +186,27 @@ class Moved:
         library launches the same kernel; another vendor's launches another one.
         """
         crosses = np.isin(self.sources, TENSOR) != np.isin(self.targets, TENSOR)
-        before = _rate(self.old, self.sources, crosses)
-        after = _rate(self.new, self.targets, crosses)
+        before = matrix_rate(self.old, self.sources, crosses)
+        after = matrix_rate(self.new, self.targets, crosses)
         blocks = self.kernels.graph.tasks["blocks"].to_numpy()
         keeps = (blocks > 0) & ~crosses & (self.old.vendor == self.new.vendor)
         fills = [np.minimum(1.0, blocks / d.figures["sm_count"]) for d in (self.old, self.new)]
         return before * np.where(keeps, fills[0], 1.0), after * np.where(keeps, fills[1], 1.0)
 
     def _attention_ratio(self) -> Floats:
-        names = self.kernels.graph.tasks["name"]
-        found = np.full(len(names), "flash2", dtype="<U13")
-        for kind, pattern in reversed(ATTENTION_KINDS):
-            found[matches(names, pattern)] = kind
+        found = attention_kinds(self.kernels.graph)
         keys = np.char.add(np.char.add(found, " "), self.sources)
-        before = _each(keys, lambda key: _attention_rate(self.old, *key.split()))
+        before = _each(keys, lambda key: attention_rate(self.old, *key.split()))
         keys = np.char.add(np.char.add(found, " "), self.targets)
-        return before / _each(keys, lambda key: _attention_rate(self.new, *key.split()))
+        return before / _each(keys, lambda key: attention_rate(self.new, *key.split()))
+
+
+def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:
+    """Return the library of every task's kernel, were it fused attention."""
+    found = np.full(len(graph.tasks), "flash2", dtype="<U13")
+    for kind, pattern in reversed(ATTENTION_KINDS):
+        found[matches(graph.tasks["name"], pattern)] = kind
+    return found
 
 
 def uses_tf32(device: Hardware) -> bool:
@@ -223,12 +233,12 @@ def _each(keys: npt.NDArray[np.str_], value: Callable[[str], float]) -> Floats:
     return np.array([value(str(name)) for name in names])[place]
 
 
-def _bandwidth(device: Hardware) -> float:
+def bandwidth(device: Hardware) -> float:
     """Return what large element-wise kernels move, in bytes per ns."""
     return device.figures["memory_gbps"] * device.figures["streaming_share"]
 
 
-def _rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
+def matrix_rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
     """Return operations per ns of large products; *crosses*: they move to or from tensor cores."""
     peaks = _each(precisions, lambda name: _matrix_peak(device, name))
     tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figures["matrix_share"])
@@ -242,7 +252,7 @@ def _matrix_peak(device: Hardware, precision: str) -> float:
     return device.peak(precision) or vector
 
 
-def _attention_rate(device: Hardware, kind: str, precision: str) -> float:
+def attention_rate(device: Hardware, kind: str, precision: str) -> float:
     """Return operations per ns of fused attention; fp32 runs on three TF32 products if any."""
     share = attention_share("fp32" if precision in ("fp32", "tf32") else kind, device)
     if share is None:
