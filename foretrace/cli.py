@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from foretrace import cli_advise
+from foretrace import cli_advise, cli_calibrate
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
@@ -42,6 +42,24 @@ app = typer.Typer(
 
 INTERRUPTED = 130
 """Exit code of a program that the user stopped, by the shell's custom."""
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if value:
+        from foretrace import __version__
+
+        sys.stdout.write(f"foretrace {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[  # noqa: FBT002 - its callback does the work
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Take what stands before the command."""
 
 
 def main() -> int:
@@ -244,5 +262,10 @@ def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
     show(catalogue(), json=json)
 
 
-for command in (cli_advise.advise, cli_advise.explain, cli_advise.sensitivity):
+for command in (
+    cli_advise.advise,
+    cli_advise.explain,
+    cli_advise.sensitivity,
+    cli_calibrate.calibrate,
+):
     app.command()(command)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace import cli, cli_pairs
+from foretrace import __version__, cli, cli_pairs
 from foretrace.errors import ForetraceError
 from tests.malformed import CASES, Case
 from tests.small_trace import write_small_trace
@@ -38,6 +38,12 @@ def raising(error: BaseException) -> Any:
         raise error
 
     return fail
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """--version needs no command."""
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"foretrace {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], []])

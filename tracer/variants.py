@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from foretrace.tracer.zoo import Model
 
+WITHOUT_BLOCKS = ("gnmt", "dlrm")
+"""Models without a list of blocks, in which checkpoints would have to be named."""
+
 WARMUP_BEFORE_CAPTURE = 3
 INITIAL_SCALE = 1024.0  # small enough that no step is skipped, and measured, as an overflow
 BUSY_SHARE = 0.5  # of the time of a fetch; the rest is waiting
@@ -37,6 +40,7 @@ class Variant:
     accumulation: int = 1
     channels_last: bool = False
     checkpointing: bool = False
+    compiled: bool = False
     cuda_graph: bool = False
     reads_loss: bool = False
     workers: int | None = None
@@ -47,8 +51,8 @@ class Variant:
 class Change:
     """What is set before and after, and the scenario that predicts it.
 
-    ``{n}`` in the scenario stands for the batch size after. ``needs`` is "" (nothing), "cuda" or
-    "images".
+    ``{n}`` in the scenario stands for the batch size after. ``needs`` is "" (nothing), "cuda",
+    "images" or "blocks".
     """
 
     name: str
@@ -67,6 +71,8 @@ class Change:
         """Whether it can be tried on *model* there."""
         if self.needs == "cuda":
             return not cpu
+        if self.needs == "blocks":
+            return model.name not in WITHOUT_BLOCKS
         return self.needs != "images" or model.data in ("images", "pixels")
 
 
@@ -80,21 +86,32 @@ CHANGES = (
     ),
     Change("amp_bf16", {}, {"precision": "amp_bf16"}, 'amp(dtype="bf16")', on_cpu=True),
     Change("batch_x2", {}, {"batch_factor": 2}, "batch_size(n={n})", on_cpu=True),
+    Change("batch_x4", {}, {"batch_factor": 4}, "batch_size(n={n})", on_cpu=True),
     Change("loader_2", {"workers": 0}, {"workers": 2}, "dataloader(workers=2)", on_cpu=True),
     Change("accumulate_2", {}, {"accumulation": 2}, "gradient_accumulation(k=2)", on_cpu=True),
+    Change(
+        "checkpointing",
+        {},
+        {"checkpointing": True},
+        "activation_checkpoint()",
+        "blocks",
+        on_cpu=True,
+    ),
+    Change("channels_last", {}, {"channels_last": True}, "channels_last()", "images", on_cpu=True),
+    Change("accumulate_4", {}, {"accumulation": 4}, "gradient_accumulation(k=4)", on_cpu=True),
     Change("amp_fp16", {}, {"precision": "amp_fp16"}, 'amp(dtype="fp16")', "cuda"),
-    Change("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")'),
+    Change("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")', on_cpu=True),
     Change(
         "foreach",
         {"optimizer": "loop"},
         {"optimizer": "foreach"},
         'fused_optimizer(kind="foreach")',
+        on_cpu=True,
     ),
     Change("tf32", {}, {"precision": "tf32"}, "tf32()", "cuda"),
-    Change("checkpointing", {}, {"checkpointing": True}, "activation_checkpointing()"),
-    Change("channels_last", {}, {"channels_last": True}, "channels_last()", "images"),
     Change("loader_4", {"workers": 0}, {"workers": 4}, "dataloader(workers=4)"),
     Change("loader_1", {"workers": 0}, {"workers": 1}, "dataloader(workers=1)"),
+    Change("compile", {}, {"compiled": True}, "compile()", on_cpu=True),
     Change(
         "cuda_graphs", {}, {"cuda_graph": True}, "cuda_graphs()", "cuda"
     ),  # last: a failed capture may break the process
@@ -117,14 +134,17 @@ def build(model: Model, variant: Variant, *, device: str, small: bool) -> Job:
         network = network.to(memory_format=torch.channels_last)
         batch = tuple(_channels_last(part) for part in batch)
     optimizer = _adam(network, variant)
-    train = _training_step(network, optimizer, variant, device)
+    train = _training_step(
+        torch.compile(network) if variant.compiled else network, optimizer, variant, device
+    )
+    seen = None if variant.compiled else network  # hooks of the recorder would break the graph
     name = f"{model.name} {variant.precision} {variant.optimizer}"
     if variant.workers is not None:
         loader = _loader(batch, variant, device)
-        return Job(train, network, optimizer, samples, loader, name=name, device=device)
+        return Job(train, seen, optimizer, samples, loader, name=name, device=device)
     inputs = [part.to(device) for part in batch]
     step = _captured(train, inputs) if variant.cuda_graph else lambda: train(inputs)
-    return Job(step, network, optimizer, samples, name=name, device=device)
+    return Job(step, seen, optimizer, samples, name=name, device=device)
 
 
 def _channels_last(part: Any) -> Any:
