@@ -12,7 +12,7 @@ help:
 	@echo "make demo      record a small job on this machine, predict two what-ifs, measure both"
 	@echo "make test      install what the tests need, lint, type-check and run every test"
 	@echo "make lint      ruff, mypy, import-linter only"
-	@echo "make docs      rewrite the generated pages (schema, transforms)"
+	@echo "make docs      rewrite the generated pages (schema, transforms, devices)"
 	@echo "make golden    rewrite the expected reports under tests/golden"
 	@echo "make accuracy  rerun the accuracy study and rewrite docs/accuracy.md"
 	@echo "make bench     print the benchmarks"

@@ -1,6 +1,7 @@
 """``python -m foretrace.reference docs``: the pages that are generated from code.
 
-`schema.md` comes from the declared tables, `transforms.md` from the transforms' docstrings.
+`schema.md` comes from the declared tables, `transforms.md` from the transforms' docstrings,
+`devices.md` from the device table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from foretrace.graph import model
 from foretrace.tracer import trace
 from foretrace.tracer.oddities import ODDITIES
 from foretrace.transforms import TRANSFORMS
+from foretrace.transforms.devices import FIGURES, devices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +36,11 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Return file name → content of every generated page."""
-    return {"schema.md": schema_page(), "transforms.md": transforms_page()}
+    return {
+        "schema.md": schema_page(),
+        "transforms.md": transforms_page(),
+        "devices.md": devices_page(),
+    }
 
 
 def schema_page() -> str:
@@ -105,6 +111,33 @@ def transforms_page() -> str:
     for name, (signature, _) in catalogue().transforms.items():
         described = (inspect.getdoc(TRANSFORMS[name]) or "").split("Examples\n")[0].rstrip()
         parts += ["", f"## {name}", "", f"`{name}({signature})`", "", _prose(described)]
+    return "\n".join(parts) + "\n"
+
+
+def devices_page() -> str:
+    """List every device with its figures, and where each figure comes from."""
+    rows = [row for _, row in devices()]
+    parts = [
+        _NOTICE,
+        "# Devices",
+        "",
+        "`device(name=...)` takes any of these names, or one as a recording spells it.",
+        "Peaks are dense, links count one direction; a missing figure is unknown or absent.",
+        "",
+        f"| device | {' | '.join(name.replace('_', ' ') for name in FIGURES)} |",
+        f"|---|{'---:|' * len(FIGURES)}",
+    ]
+    for row in rows:
+        cells = (f"{row.figures[name]:g}" if name in row.figures else "" for name in FIGURES)
+        parts.append(f"| {row.name} | {' | '.join(cells)} |")
+    parts += ["", "## Sources", ""]
+    for source in dict.fromkeys(text for row in rows for text in row.sources.values()):
+        used = (
+            f"{row.name} ({', '.join(n.replace('_', ' ') for n in of_source)})"
+            for row in rows
+            if (of_source := [name for name, text in row.sources.items() if text == source])
+        )
+        parts.append(f"- {source}: {'; '.join(used)}.")
     return "\n".join(parts) + "\n"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.errors import TransformError
@@ -213,6 +213,7 @@ def test_what_cannot_be_moved_is_an_error(
         device(graph, **parameters)
 
 
+@settings(deadline=None, max_examples=30)
 @given(
     work=st.integers(1, 10**9),
     name=st.sampled_from([RELU, GEMM, "flash_fwd_kernel<bf16>", "volta_sgemm_nn", "unheard_of"]),
@@ -249,3 +250,16 @@ def test_kernel_time_on_the_next_generation(public_traces: Path) -> None:
     ahead, back = device(volta, name="A100"), device(ampere, name="V100-SXM2")
     assert kernel_time_ns(ahead) == pytest.approx(kernel_time_ns(ampere), rel=0.15)
     assert kernel_time_ns(back) == pytest.approx(kernel_time_ns(volta), rel=0.15)
+
+
+def test_a_product_takes_as_long_as_writing_its_output() -> None:
+    """Tile and grid in a kernel's name bound it: 60,000 tiles of 128 x 128 halves are 2 GB."""
+    written = 60_000 * 128 * 128 * 2
+    graph = job(GEMM, 2_600_000, "V100", blocks=np.array([60_000]))
+    old, new = (device_named(name).figures for name in ("V100", "MI300X"))
+
+    moved = only(device(graph, name="MI300X"))[0]
+    assert written / (old["memory_gbps"] * old["streaming_share"]) < 2_600_000
+    assert moved == pytest.approx(
+        4_500 + written / (new["memory_gbps"] * new["streaming_share"]), rel=1e-3
+    )

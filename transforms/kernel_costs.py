@@ -8,6 +8,7 @@ bound by whichever the roofline says on each device.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import numpy as np
 from foretrace.transforms.columns import Mask, is_in, matches
 from foretrace.transforms.costs import SIMT_SHARE, WINOGRAD
 from foretrace.transforms.devices import Hardware, attention_share, floor_us
-from foretrace.transforms.kernels import UNKNOWN, classes, precisions
+from foretrace.transforms.kernels import UNKNOWN, classes, precisions, tile
 from foretrace.transforms.operators import product_work
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ class Kernels:
         operator = self.graph.tasks["operator"].to_numpy()
         return known[0][operator], known[1][operator]
 
+    @cached_property
+    def written(self) -> Floats:
+        """Bytes that each product writes at least: its tile times its grid; 0 where unknown."""
+        tasks = self.graph.tasks
+        areas = [math.prod(tile(str(name)) or (0,)) for name in tasks["name"].cat.categories]
+        area = np.array([*areas, 0], np.float64)[tasks["name"].cat.codes.to_numpy()]
+        item = np.where(np.isin(self.precisions, ["fp32", "tf32"]), 4, 2)
+        return area * np.maximum(tasks["blocks"].to_numpy(), 0) * item
+
     def _of_operator(self, flags: Mask) -> Mask:
         operator = self.graph.tasks["operator"].to_numpy()
         return flags[operator] & (operator >= 0)
@@ -174,10 +184,17 @@ class Moved:
         new = np.fmax(flops / after, size / bandwidth(self.new))
         names = self.kernels.graph.tasks["name"]
         to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
-        ratio = np.where(np.isfinite(flops), new / old, before / after)
+        ratio = np.where(np.isfinite(flops), new / old, self._no_faster(before / after))
         ratio *= np.where(to_tensor & matches(names, "(?i)winograd"), WINOGRAD, 1.0)
         converts = to_tensor & (self.kernels.classes == "conv")
         return ratio * np.where(converts & (self.targets == "tf32"), 1 + LAYOUT, 1.0)
+
+    def _no_faster(self, ratio: Floats) -> Floats:
+        """Return *ratio*, raised where a product would take less than writing its output does."""
+        work = self.kernels.graph.tasks["work_ns"].to_numpy()
+        bound = np.maximum(work - self._floors(self.old), 1.0)
+        writing = np.minimum(self.kernels.written / bandwidth(self.old), bound)
+        return np.maximum(ratio, writing / bound * (bandwidth(self.old) / bandwidth(self.new)))
 
     def _rates(self) -> tuple[Floats, Floats]:
         """Return operations per ns before and after, of every task were it a product.

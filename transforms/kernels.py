@@ -76,6 +76,7 @@ PRECISION_RULES = (
 
 OTHER = "other"
 UNKNOWN = "unknown"
+_TILE = re.compile(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
 _CLASS = tuple((name, re.compile(pattern)) for name, pattern in CLASS_RULES)
 _PRECISION = tuple((name, re.compile(pattern)) for name, pattern in PRECISION_RULES)
 
@@ -104,6 +105,21 @@ def kernel_precision(name: str) -> str:
     'bf16'
     """
     return next((found for found, pattern in _PRECISION if pattern.search(name)), UNKNOWN)
+
+
+@lru_cache(maxsize=100_000)
+def tile(name: str) -> tuple[int, int] | None:
+    """Return rows and columns of the output that a block of a product writes, by its name.
+
+    Examples
+    --------
+    >>> tile("ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn")
+    (128, 256)
+    >>> tile("Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x128_MI16x16x1")
+    (64, 32)
+    """
+    found = _TILE.search(name)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def classes(names: pd.Series) -> npt.NDArray[np.str_]:
