@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.catalogue import Catalogue
 from foretrace.formats import NS_PER_MS, bullets, measured, ms, percent, short, time
 from foretrace.predict import Identity, Prediction
-from foretrace.summary import Summary
+from foretrace.summary import Steps, Summary
 from foretrace.validate import Validation
 
 if TYPE_CHECKING:
@@ -167,9 +167,27 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
             name: {"host": ms(host), "device": ms(device)}
             for name, (host, device) in (steps.phases_ns.items() if steps else ())
         },
+        "memory_gb": _memory_keys(steps) if steps else None,
         **{key: value for key, value in _step_keys(report).items() if key != "warnings"},
         "warnings": [*report.warnings, *(steps.identity.warnings if steps else ())],
     }
+
+
+def _memory_keys(steps: Steps) -> dict[str, Any] | None:
+    if steps.memory is None:
+        return None
+    all_ = {"peak": steps.memory.bytes, "device": steps.memory_bytes, **vars(steps.memory)}
+    return {name: size / 1e9 if isinstance(size, float) else size for name, size in all_.items()}
+
+
+def _memory_line(steps: Steps) -> list[str]:
+    memory = _memory_keys(steps)
+    if memory is None:
+        return []
+    room = "" if memory["device"] is None else f" of {memory['device']:.1f} GB"
+    kinds = ("parameters", "gradients", "optimizer_state", "activations")
+    parts = ", ".join(f"{name.replace('_', ' ')} {memory[name]:.2f}" for name in kinds)
+    return [f"  memory      {memory['peak']:10.2f} GB{room}   {parts} ({memory['source']})"]
 
 
 def _step_keys(report: Summary) -> dict[str, Any]:
@@ -207,6 +225,7 @@ def _summary_steps(report: Summary) -> list[str]:
     if steps is None:
         return [f"  steps       none: {report.steps_problem}"]
     text = [f"  steps       {steps.count:>10}", *_identity_lines(steps.identity)[1:5]]
+    text += _memory_line(steps)
     text += ["Work per step by phase, ms                 host    device"]
     text += [
         f"  {name:<30} {host / NS_PER_MS:14.2f} {device / NS_PER_MS:9.2f}"

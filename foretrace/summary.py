@@ -15,6 +15,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.predict import Identity, identity
 from foretrace.tracer.oddities import sentences
 from foretrace.transforms.kernels import classes
+from foretrace.transforms.memory import Memory, capacity_bytes, peak_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +31,8 @@ class Steps:
     """What needs a graph: the replay of the window, and per step the time of each part.
 
     ``phases_ns`` is work on the host and on the device by phase; ``edges`` counts the
-    dependencies by (kind, rule that inferred it).
+    dependencies by (kind, rule that inferred it). ``memory`` is the device memory at the peak,
+    ``memory_bytes`` what the device has.
     """
 
     count: int
@@ -39,6 +41,8 @@ class Steps:
     edges: dict[tuple[str, str], int]
     queue_depth: int | None
     event_overhead_ns: float
+    memory: Memory | None
+    memory_bytes: float | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,8 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
             edges=_edges(graph),
             queue_depth=graph.platform.queue_depth,
             event_overhead_ns=graph.platform.event_overhead_ns,
+            memory=peak_memory(graph),
+            memory_bytes=capacity_bytes(graph),
         ),
         None,
     )

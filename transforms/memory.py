@@ -22,9 +22,13 @@ from foretrace.transforms.passes import find_update
 from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
+
+    Changes = Sequence[tuple[Sequence[str], float]]
 
 CHANGES = "kept_activations"
 """Name in `Graph.extra`: what what-ifs did to the activations, as (kinds, factor) in order."""
@@ -75,10 +79,14 @@ def peak_memory(graph: Graph) -> Memory | None:
     >>> peak_memory(keep(graph, 0.5)).activations
     128.0
     """
-    kept = activations(graph)
+    return _peak(graph, activations(graph), graph.extra.get(CHANGES, ()))
+
+
+def _peak(graph: Graph, kept: Activations, changes: Changes) -> Memory | None:
+    """Return the peak of *graph* with the activations *kept*, after *changes* to them."""
     learns = bool(is_in(graph.tasks["phase"], "backward").any())
     sizes = np.nan_to_num(kept.size)
-    changed = sizes * _factors(graph, kept)
+    changed = sizes * _factors(kept, changes)
     before, held = (
         float(each.sum()) / graph.steps if learns else float(each.max(initial=0.0))
         for each in (sizes, changed)
@@ -106,10 +114,10 @@ def keep(graph: Graph, factor: float, *kinds: str) -> Graph:
     return replace(graph, extra={**graph.extra, CHANGES: changes})
 
 
-def _factors(graph: Graph, kept: Activations) -> npt.NDArray[np.float64]:
+def _factors(kept: Activations, changes: Changes) -> npt.NDArray[np.float64]:
     """Return, per tensor, the product of all changes to its kind."""
     factors = np.ones(len(kept))
-    for kinds, factor in graph.extra.get(CHANGES, ()):
+    for kinds, factor in changes:
         factors[np.isin(kept.kind, kinds) if kinds else slice(None)] *= factor
     return factors
 
@@ -135,10 +143,12 @@ def memory_warnings(before: Graph, after: Graph) -> tuple[str, ...]:
     that keeps no more than before on a device that is no smaller is not looked at.
     """
     there, room = capacity_bytes(before), capacity_bytes(after)
-    grows = after.extra.get(CHANGES) != before.extra.get(CHANGES)
+    changes = after.extra.get(CHANGES, ())
+    grows = any(factor > 1 for _, factor in changes)
     if room is None or (not grows and (there is None or room >= there)):
         return ()
-    old, new = peak_memory(before), peak_memory(replace(before, extra=after.extra))
+    kept = activations(before)
+    old, new = (_peak(before, kept, each) for each in (before.extra.get(CHANGES, ()), changes))
     if old is None or new is None:
         return ()
     needs = new.bytes - max(0.0, old.bytes - (there or np.inf))
