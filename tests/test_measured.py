@@ -329,3 +329,19 @@ def test_a_calibration_for_other_shapes_is_not_taken() -> None:
     }
 
     assert taken == {of_four: True, of_sixteen: False}
+
+
+def test_what_stays_as_it_is_needs_no_time() -> None:
+    """An operator with the same arguments keeps its recorded cost, timed or not."""
+    graph = attach(
+        job(),
+        calibration(
+            [BEFORE[0], ("aten::relu", FP32, np.nan)],
+            {CHANGE: [("aten::addmm", FP32, 500.0, 0), ("aten::relu", FP32, np.nan, 1)]},
+        ),
+    )
+
+    changed = apply_measured(graph, CHANGE)
+
+    assert changed is not None
+    assert changed.tasks["work_ns"].tolist() == [100, 500, 100, 400, 900]

@@ -155,7 +155,8 @@ def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
         (~device, _host_factors(form, seen)),
         (device, ratio(form.after.device, form.before.device)),
     ):
-        each = np.append(factors, np.nan)[seen.position]
+        known = np.where(form.stays & ~np.isfinite(factors), 1.0, factors)
+        each = np.append(known, np.nan)[seen.position]
         where = stays & lanes & np.isfinite(each)
         graph = scale(graph, where, np.where(where, each, 1.0), cost="measured")
     return graph

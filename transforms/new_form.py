@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 class NewForm:
     """What becomes of each entry of the list before, and what is new. Times in ns.
 
-    ``retyped`` marks entries whose new form has other types. ``new`` are the rows of the list
-    after that replace nothing, ``anchor`` the entry before that each of them follows.
+    ``retyped`` marks entries whose new form has other types, ``stays`` those that stay what they
+    are. ``new`` are the rows of the list after that replace nothing, ``anchor`` the entry before
+    that each of them follows.
     """
 
     before: Times
     after: Times
     retyped: Mask
+    stays: Mask
     is_timed: Mask
     is_gone: Mask
     new: pd.DataFrame
@@ -54,19 +56,24 @@ def new_form(before: pd.DataFrame, after: pd.DataFrame) -> NewForm:
     old = Times(*(before[c].to_numpy(np.float64) for c in ("ns", "device_ns")))
     new = Times(*(summed(of[replaces], after[c][replaces], count) for c in ("ns", "device_ns")))
     is_gone = np.bincount(of[replaces], minlength=count) == 0
-    types = [_types(str(text)) for text in before["arguments"]]
-    retyped = np.zeros(count, bool)
-    for at, text in zip(of[replaces], after["arguments"][replaces], strict=True):
-        retyped[at] |= _types(str(text)) != types[at]
+    entries = list(zip(before["operator"], before["arguments"].astype(str), strict=True))
+    listed = zip(of, after["operator"], after["arguments"].astype(str), strict=True)
+    retyped, stays = np.zeros(count, bool), np.zeros(count, bool)
+    for at, operator, arguments in listed:
+        if at >= 0:
+            stays[at] |= entries[at] == (operator, arguments)
+            retyped[at] |= _types(arguments) != _types(entries[at][1])
+    is_new = ~replaces & np.isfinite(after["ns"].to_numpy())
     last = np.maximum.accumulate(np.where(replaces, of, -1)) if len(of) else of
     return NewForm(
         before=old,
         after=new,
         retyped=retyped,
-        is_timed=is_gone | (np.isfinite(new.host) & (old.host > 0)),
+        stays=stays,
+        is_timed=is_gone | stays | (np.isfinite(new.host) & (old.host > 0)),
         is_gone=is_gone,
-        new=after[~replaces & np.isfinite(after["ns"].to_numpy())],
-        anchor=np.maximum(last[~replaces & np.isfinite(after["ns"].to_numpy())], 0),
+        new=after[is_new],
+        anchor=np.maximum(last[is_new], 0),
     )
 
 
