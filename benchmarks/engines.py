@@ -32,28 +32,27 @@ MEMORY_GOAL_GIB = 4.0
 
 def training(tasks: int, repetitions: int = 1) -> Program:
     """Return a program in which every second task is a kernel, every tenth on a second stream."""
-    count = tasks * repetitions
-    row = np.arange(count, dtype=np.int32)
+    row = np.arange(tasks, dtype=np.int32)
     lane = np.where(row % 2 == 0, 0, np.where(row % 10 == 1, 2, 1)).astype(np.int32)
     chains = [row[lane == one] for one in range(3)]
     calls, kernels = row[0::2], row[1::2]
-    src = np.concatenate([chain[:-1] for chain in chains] + [calls[: len(kernels)]])
-    dst = np.concatenate([chain[1:] for chain in chains] + [kernels])
+    src = np.concatenate([*chains, calls[: len(kernels)]])
+    dst = np.concatenate([*(np.roll(chain, -1) for chain in chains), kernels])
     launches = np.repeat([False, True], [len(src) - len(kernels), len(kernels)])
     by_task = np.argsort(dst, kind="stable")
     return Program(
         work_ns=np.where(lane == 0, 8_000, 6_000 + row % 97).astype(np.int64),
         lane=lane,
-        resource=np.full(count, -1, np.int32),
-        holds=np.zeros(count, bool),
+        resource=np.full(tasks, -1, np.int32),
+        holds=np.zeros(tasks, bool),
         src=src[by_task],
         dst=dst[by_task],
         lag_ns=np.where(launches, 6_000, 1_000)[by_task].astype(np.int64),
         anchor=np.where(launches, START_START, END_START)[by_task].astype(np.int8),
         kind=np.where(launches, 2, 1)[by_task].astype(np.int8),
-        tasks=tasks,
+        shift=(dst <= src)[by_task].astype(np.int32),
+        release_ns=np.zeros(tasks, np.int64),
         repetitions=repetitions,
-        release_ns=np.zeros(count, np.int64),
     )
 
 

@@ -6,7 +6,7 @@ and the order of the moments are those of the graph that was edited.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +14,15 @@ import numpy as np
 from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
 from foretrace.replay.engines import run_static
 from foretrace.replay.events import run_events
-from foretrace.replay.lower import Lowering, lowering, repeated
-from foretrace.replay.order import Grouped, Prepared, outgoing, prepare, topological
+from foretrace.replay.lower import lower
+from foretrace.replay.order import Prepared, outgoing, prepare, topological
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from foretrace.graph.model import Graph
-    from foretrace.replay.program import Ints, Longs, Program
+    from foretrace.replay.order import Grouped
+    from foretrace.replay.program import Ints, Program
     from foretrace.replay.schedule import Schedule
 
 _READ_AS_TIMES = {"work_ns", "lag_ns"}
@@ -34,45 +35,37 @@ _TASKS, _EDGES = (
 
 
 @dataclass
-class _Layout:
-    """What an engine needs of a program besides its times, and one program laid out so."""
+class Layout:
+    """What an engine needs of a program besides its times, filled in as it is found."""
 
-    program: Program
-    into: Grouped
+    into: Grouped | None = None
     out: Grouped | None = None
     order: Ints | None = None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Lowered:
-    """A lowered graph that remembers, per number of repetitions, how its program is laid out."""
+    """A lowered graph, and how its program is laid out; graphs that differ in times share that."""
 
     graph: Graph
-    lowering: Lowering
-    layouts: dict[int, _Layout] = field(default_factory=dict)
+    window: Program
+    layout: Layout
 
     def program(self, repetitions: int) -> Program:
         """Return the program of so many repetitions of the window."""
-        known = self.layouts.get(repetitions)
-        if known is None:
-            return self.lowering(repetitions)
-        edges = self.lowering.edges
-        return replace(
-            known.program,
-            work_ns=np.tile(self.lowering.columns.work_ns, repetitions),
-            lag_ns=repeated(edges.lag_ns, edges.shift, repetitions),
-        )
+        return replace(self.window, repetitions=repetitions)
 
     def run(self, program: Program) -> Schedule:
         """Replay one of our programs, just as `foretrace.replay.engines.run` does."""
-        layout = self.layouts.get(program.repetitions)
-        if layout is None:
-            layout = _Layout(program, prepare(program).into)
-            self.layouts[program.repetitions] = layout
-        prepared = Prepared(program, _timed(layout.into, program.lag_ns))
+        layout = self.layout
+        if layout.into is None:
+            prepared = prepare(program)
+            layout.into = prepared.into
+        else:
+            prepared = Prepared(program, layout.into.timed(program.lag_ns))
         if program.has_resources:
             layout.out = layout.out or outgoing(program)
-            return run_events(prepared, _timed(layout.out, program.lag_ns))
+            return run_events(prepared, layout.out.timed(program.lag_ns))
         if layout.order is None:
             layout.order = topological(prepared)
         return run_static(prepared, layout.order)
@@ -81,21 +74,11 @@ class Lowered:
 def lowered(graph: Graph, like: Lowered | None = None) -> Lowered:
     """Lower *graph*; take from *like* what the two have in common if only times differ."""
     if like is None or not _same_structure(graph, like.graph):
-        return Lowered(graph, lowering(graph))
-    known = like.lowering
-    lag_ns = known.edges.lag_ns.copy()
+        return Lowered(graph, lower(graph, 1), Layout())
+    lag_ns = like.window.lag_ns.copy()
     lag_ns[: len(graph.edges)] = graph.edges["lag_ns"]  # waits follow what was recorded
     work_ns = graph.tasks["work_ns"].to_numpy(np.int64)
-    timed = replace(
-        known,
-        columns=replace(known.columns, work_ns=work_ns),
-        edges=known.edges._replace(lag_ns=lag_ns),
-    )
-    return Lowered(graph, timed, like.layouts)
-
-
-def _timed(edges: Grouped, lag_ns: Longs) -> Grouped:
-    return replace(edges, lag_ns=lag_ns[edges.edge])
+    return Lowered(graph, replace(like.window, work_ns=work_ns, lag_ns=lag_ns), like.layout)
 
 
 def _same_structure(one: Graph, other: Graph) -> bool:

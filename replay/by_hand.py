@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.graph.model import EDGE_KINDS
-from foretrace.replay.program import END_START
-from foretrace.replay.unroll import Window, unrolled
+from foretrace.replay.program import END_START, Program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from foretrace.replay.program import Program
 
 NO_RESOURCE = -1
 
@@ -44,14 +41,14 @@ def by_hand(
     *release_ns* bounds the first repetition only.
 
     >>> program = by_hand([5, 7], [Link(0, 1), Link(1, 0, 2, shift=1)], repetitions=2)
-    >>> program.src.tolist(), program.dst.tolist(), program.lag_ns.tolist()
-    ([0, 2, 1], [1, 3, 2], [0, 0, 2])
+    >>> program.src.tolist(), program.dst.tolist(), program.lag_ns.tolist(), program.shift.tolist()
+    ([0, 1], [1, 0], [0, 2], [0, 1])
     """
     tasks = len(work_ns)
     columns = list(zip(*links, strict=True)) or [()] * len(Link._fields)
     src, dst, lag_ns, anchor, shift, kind = columns
     kinds = list(EDGE_KINDS)
-    window = Window(
+    return Program(
         work_ns=np.array(work_ns, np.int64),
         lane=np.array(lane or [0] * tasks, np.int32),
         resource=np.array(resource or [NO_RESOURCE] * tasks, np.int32),
@@ -62,6 +59,6 @@ def by_hand(
         anchor=np.array(anchor, np.int8),
         kind=np.array([kinds.index(name) for name in kind], np.int8),
         shift=np.array(shift, np.int32),
-        release_ns=None if release_ns is None else np.array(release_ns, np.int64),
+        release_ns=np.array(release_ns or [0] * tasks, np.int64),
+        repetitions=repetitions,
     )
-    return unrolled(window, repetitions)

@@ -33,7 +33,7 @@ REASONS = (*EDGE_KINDS, "work", "resource", "release")
 class Chain:
     """Segments of a walk back through the causes, latest first, without a gap between them."""
 
-    task: Longs  # unrolled index
+    task: Longs  # as numbered in `program`
     from_ns: Longs
     to_ns: Longs
     why: Longs  # position in REASONS
@@ -47,17 +47,14 @@ class _Known(NamedTuple):
     work: Longs
     kind: Bytes
     first: Ints  # edges into each moment
-    source: Ints
+    step: Longs
     lag: Longs
     edge: Ints
 
 
 def critical_path(steady: Steady) -> Chain:
     """Return the chain that fills the last pattern: ``cycle`` periods, to the nanosecond."""
-    program = steady.program
-    last = (program.repetitions - 1) * program.tasks + steady.pace
-    before = last - steady.cycle * program.tasks
-    return _chain(steady.schedule, last, int(steady.schedule.start_ns[before]))
+    return _chain(steady.schedule, *_pattern(steady))
 
 
 def time_by(steady: Steady, group: Longs, groups: int) -> Longs:
@@ -65,12 +62,16 @@ def time_by(steady: Steady, group: Longs, groups: int) -> Longs:
 
     *group* has a number below *groups* for every row of the window.
     """
-    program = steady.program
-    last = (program.repetitions - 1) * program.tasks + steady.pace
-    until_ns = int(steady.schedule.start_ns[last - steady.cycle * program.tasks])
     spent = np.zeros((groups, len(REASONS)), np.int64)
-    _tally(spent, group.astype(np.int64), last, until_ns, _known(steady.schedule))
+    _tally(spent, group.astype(np.int64), *_pattern(steady), _known(steady.schedule))
     return spent
+
+
+def _pattern(steady: Steady) -> tuple[int, int]:
+    """Return the moment at which the last pattern ends, and the time at which it begins."""
+    last = (steady.program.repetitions - 1) * 2 * steady.program.tasks + steady.pace
+    before = last - steady.cycle * 2 * steady.program.tasks
+    return last, int(steady.schedule.moments[before])
 
 
 def limiting_cycle(steady: Steady) -> Chain:
@@ -80,10 +81,9 @@ def limiting_cycle(steady: Steady) -> Chain:
     when the walk back to the beginning meets no moment twice; not as long as the period where
     waiting for resources or a fill that has not ended makes up the rest.
     """
-    program, schedule = steady.program, steady.schedule
-    last = (program.repetitions - 1) * program.tasks + steady.pace
-    late, early = _closing(program.tasks, last, steady.period_ns, _known(schedule))
-    return _chain(schedule, late, int(schedule.moments[early]))
+    last, _ = _pattern(steady)
+    late, early = _closing(last, steady.period_ns, _known(steady.schedule))
+    return _chain(steady.schedule, late, int(steady.schedule.moments[early]))
 
 
 def slack(steady: Steady) -> Longs:
@@ -91,24 +91,24 @@ def slack(steady: Steady) -> Longs:
 
     "Nothing": the last end of the whole run. The order in which resources were handed out is kept.
     """
-    schedule, program = steady.schedule, steady.program
-    into = schedule.prepared.into
+    schedule, into = steady.schedule, steady.schedule.prepared.into
     latest = _latest(
-        schedule.order,
+        schedule.full_order,
         schedule.holder,
-        program.work_ns,
+        steady.program.work_ns,
         into.first,
-        into.other,
+        into.step,
         into.lag_ns,
-        int(schedule.end_ns.max()),
+        int(schedule.ends.max()),
+        len(schedule.moments),
     )
-    rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)
-    room: Longs = latest[rows] - schedule.start_ns[rows]
+    begin = steady.window * 2 * steady.program.tasks
+    room: Longs = (latest - schedule.moments)[begin : begin + steady.program.tasks]
     return room
 
 
 def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
-    """Return which moment determined *moment* (see `order`), and why: a position in `REASONS`.
+    """Return which moment determined *moment*, and why: a position in `REASONS`.
 
     Where nothing but a release did, it is *moment* itself.
     """
@@ -136,7 +136,7 @@ def _known(schedule: Schedule) -> _Known:
         program.work_ns,
         program.kind,
         into.first,
-        into.other,
+        into.step,
         into.lag_ns,
         into.edge,
     )
@@ -150,7 +150,7 @@ def _step(
     work: Longs,
     kind: Bytes,
     first: Ints,
-    source: Ints,
+    step: Longs,
     lag: Longs,
     edge: Ints,
 ) -> tuple[int, int]:
@@ -160,13 +160,17 @@ def _step(
     """
     count = len(work)
     now = moments[moment]
-    if moment >= count and now == moments[moment - count] + work[moment - count]:
+    v = moment % (2 * count)
+    base = moment - v
+    if v >= count and now == moments[moment - count] + work[v - count]:
         return moment - count, WORK
-    if moment < count and holder[moment] >= 0:
-        return holder[moment] + count, RESOURCE
-    for p in range(first[moment], first[moment + 1]):
-        if moments[source[p]] + lag[p] == now:
-            return source[p], int(kind[edge[p]])
+    if v < count and holder[base // 2 + v] >= 0:
+        held_by = holder[base // 2 + v]
+        return held_by // count * 2 * count + count + held_by % count, RESOURCE
+    for p in range(first[v], first[v + 1]):
+        source = base + step[p]
+        if source >= 0 and moments[source] + lag[p] == now:
+            return source, int(kind[edge[p]])
     return moment, RELEASE
 
 
@@ -178,15 +182,16 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    moments, holder, work, kind, first, source, lag, edge = known
+    moments, holder, work, kind, first, step, lag, edge = known
     count = len(work)
     reached = moments[moment]
     while reached > until:
-        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
+        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
         begin = until if why == RELEASE else max(until, min(reached, moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
-                segments[size] = (moment % count, begin, reached, why)
+                task = moment // (2 * count) * count + moment % count
+                segments[size] = (task, begin, reached, why)
             size += 1
         reached = begin
         moment = before
@@ -196,39 +201,39 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
 @njit(cache=True)
 def _tally(spent: Longs, group: Longs, moment: int, until: int, known: _Known) -> None:
     """Add up the segments that `_walk` writes, in *spent* by group and reason."""
-    moments, holder, work, kind, first, source, lag, edge = known
-    count, tasks = len(work), len(group)
+    moments, holder, work, kind, first, step, lag, edge = known
+    count = len(work)
     reached = moments[moment]
     while reached > until:
-        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
+        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
         begin = until if why == RELEASE else max(until, min(reached, moments[before]))
-        spent[group[moment % count % tasks], why] += reached - begin
+        spent[group[moment % count], why] += reached - begin
         reached = begin
         moment = before
 
 
 @njit(cache=True)
-def _closing(tasks: int, moment: int, period: float, known: _Known) -> tuple[int, int]:
+def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
     """Walk back until a row's moment is met again a full *period* per repetition earlier.
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    moments, holder, work, kind, first, source, lag, edge = known
-    count = len(work)
-    seen = np.full(2 * tasks, -1, np.int32)
+    moments, holder, work, kind, first, step, lag, edge = known
+    block = 2 * len(work)
+    seen = np.full(block, -1, np.int64)
     slowest = 0.0
     late, early = moment, moment
     while True:
-        place = moment % count % tasks + (tasks if moment >= count else 0)
+        place = moment % block
         if seen[place] >= 0:
-            repetitions = (seen[place] - moment) // tasks
+            repetitions = (seen[place] - moment) // block
             pace = (moments[seen[place]] - moments[moment]) / repetitions
             if pace > slowest:
                 late, early, slowest = seen[place], moment, pace
             if pace >= period:
                 return late, early
         seen[place] = moment
-        before, why = _step(moment, moments, holder, work, kind, first, source, lag, edge)
+        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
         if why == RELEASE:
             return late, early
         moment = before
@@ -236,17 +241,29 @@ def _closing(tasks: int, moment: int, period: float, known: _Known) -> tuple[int
 
 @njit(cache=True)
 def _latest(
-    order: Ints, holder: Ints, work: Longs, first: Ints, source: Ints, lag: Longs, deadline: int
+    order: Ints,
+    holder: Ints,
+    work: Longs,
+    first: Ints,
+    step: Longs,
+    lag: Longs,
+    deadline: int,
+    size: int,
 ) -> Longs:
-    """Return the latest start of each task that delays no end beyond *deadline*."""
+    """Return the latest time of each moment that delays no end beyond *deadline*."""
     count = len(work)
-    latest = np.full(2 * count, deadline, np.int64)
-    for v in order[::-1]:
+    latest = np.full(size, deadline, np.int64)
+    for moment in order[::-1]:
+        v = moment % (2 * count)
+        base = moment - v
         if v < count:
-            latest[v] = min(latest[v], latest[v + count] - work[v])
-            if holder[v] >= 0:
-                release = holder[v] + count
-                latest[release] = min(latest[release], latest[v])
+            latest[moment] = min(latest[moment], latest[moment + count] - work[v])
+            held_by = holder[base // 2 + v]
+            if held_by >= 0:
+                release = held_by // count * 2 * count + count + held_by % count
+                latest[release] = min(latest[release], latest[moment])
         for p in range(first[v], first[v + 1]):
-            latest[source[p]] = min(latest[source[p]], latest[v] - lag[p])
-    return latest[:count]
+            source = base + step[p]
+            if source >= 0:
+                latest[source] = min(latest[source], latest[moment] - lag[p])
+    return latest

@@ -35,29 +35,35 @@ def run(program: Program) -> Schedule:
 
 
 def run_static(prepared: Prepared, order: Ints) -> Schedule:
-    """Replay in one pass over *order*, as if no task needed a resource.
+    """Replay in one pass over *order* per repetition, as if no task needed a resource.
 
     The order depends on the edges alone, so a program with other costs can reuse it.
     """
     program, into = prepared.program, prepared.into
-    moments = _static(
-        order, into.first, into.other, into.lag_ns, program.work_ns, program.release_ns
-    )
-    nobody = np.full(len(program.work_ns), -1, np.int32)
+    moments = np.empty(program.moments, np.int64)
+    _static(moments, order, into.first, into.step, into.lag_ns, program.work_ns, program.release_ns)
+    nobody = np.full(program.moments // 2, -1, np.int32)
     return Schedule(moments, nobody, order, prepared)
 
 
 @njit(cache=True)
 def _static(
-    order: Ints, first: Ints, source: Ints, lag: Longs, work: Longs, release: Longs
-) -> Longs:
+    moments: Longs,
+    order: Ints,
+    first: Ints,
+    step: Longs,
+    lag: Longs,
+    work: Longs,
+    release: Longs,
+) -> None:
     count = len(work)
-    moments = np.empty(2 * count, np.int64)
-    for v in order:
-        latest = moments[v] if v >= count else release[v]
-        for p in range(first[v], first[v + 1]):
-            latest = max(latest, moments[source[p]] + lag[p])
-        moments[v] = latest
-        if v < count:
-            moments[count + v] = latest + work[v]  # stands unless the end comes later in order
-    return moments
+    for base in range(0, len(moments), max(2 * count, 1)):
+        for v in order:
+            latest = moments[base + v] if v >= count else release[v] * (base == 0)
+            for p in range(first[v], first[v + 1]):
+                source = base + step[p]
+                if source >= 0:
+                    latest = max(latest, moments[source] + lag[p])
+            moments[base + v] = latest
+            if v < count:  # stands unless the end comes later in order
+                moments[base + count + v] = latest + work[v]

@@ -25,7 +25,7 @@ class _Load(NamedTuple):
     resource: Ints
     holds: Flags
     first: Ints  # edges out of each moment
-    target: Ints
+    step: Longs
     lag: Longs
 
 
@@ -59,24 +59,22 @@ def run_events(prepared: Prepared, out: Grouped | None = None) -> Schedule:
         The edges form a cycle, or a holder waits for a task that waits for the same resource.
     """
     program = prepared.program
-    count = len(program.work_ns)
     out = out or outgoing(program)
-    missing = np.diff(prepared.into.first)
-    state = _begin(program, missing)
-    load = _Load(program.work_ns, program.resource, program.holds, out.first, out.other, out.lag_ns)
+    state = _begin(prepared)
+    load = _Load(program.work_ns, program.resource, program.holds, out.first, out.step, out.lag_ns)
     order = state.order[: _events(load, state)]
-    if len(order) < 2 * count:
+    if len(order) < program.moments:
         topological(prepared)  # a cycle explains itself
-        raise _deadlock(state, order)
+        raise _deadlock(program, state, order)
     return Schedule(state.moments, state.holder, state.order, prepared)
 
 
-def _deadlock(state: _State, order: Ints) -> ReplayError:
-    count = len(state.holder)
-    queued = state.missing[:count] == 0
-    queued[order[order < count]] = False
+def _deadlock(program: Program, state: _State, order: Ints) -> ReplayError:
+    shape = program.repetitions, 2, program.tasks
+    queued = state.missing == 0
+    queued[order] = False
     holders = distinct(state.occupant[state.occupant >= 0])
-    waiting = distinct(np.flatnonzero(queued))
+    waiting = distinct(np.flatnonzero(queued.reshape(shape)[:, 0].ravel()))
     return ReplayError(
         f"deadlock: {listed(holders)} hold a resource that {listed(waiting)} queue for,"
         " and wait for them",
@@ -84,20 +82,23 @@ def _deadlock(state: _State, order: Ints) -> ReplayError:
     )
 
 
-def _begin(program: Program, missing: Ints) -> _State:
-    """Return the state before anything ran; *missing* counts the edges into each moment."""
-    count = len(program.work_ns)
+def _begin(prepared: Prepared) -> _State:
+    """Return the state before anything ran."""
+    program, into = prepared.program, prepared.into
+    count = program.moments // 2
     resources = int(program.resource.max(initial=-1)) + 1
-    room = int(np.count_nonzero(program.resource >= 0)) + resources + 1
-    missing[count:] += 1  # an end needs its own start
+    users = int(np.count_nonzero(program.resource >= 0)) * program.repetitions
+    moments = np.full((program.repetitions, 2, program.tasks), _NEVER, np.int64)
+    moments[:, 0] = 0
+    moments[:1, 0] = program.release_ns
     return _State(
-        moments=np.concatenate((program.release_ns, np.full(count, _NEVER, np.int64))),
-        missing=missing,
+        moments=moments.ravel(),
+        missing=_missing(program.repetitions, into.first, into.step),
         holder=np.full(count, -1, np.int32),
         order=np.empty(2 * count, np.int32),
         stack=np.empty(2 * count, np.int32),
-        times=np.empty(room, np.int64),
-        codes=np.empty(room, np.int64),
+        times=np.empty(users + resources + 1, np.int64),
+        codes=np.empty(users + resources + 1, np.int64),
         occupant=np.full(resources, -1, np.int32),
         last=np.full(resources, -1, np.int32),
         free_at=np.zeros(resources, np.int64),
@@ -108,48 +109,70 @@ def _begin(program: Program, missing: Ints) -> _State:
 
 
 @njit(cache=True)
-def _events(load: _Load, state: _State) -> int:  # noqa: C901, PLR0912  # one hot loop
+def _missing(repetitions: int, first: Ints, step: Longs) -> Ints:
+    """Count what each moment waits to hear of: edges into it, and its start for an end."""
+    count = (len(first) - 1) // 2
+    missing = np.zeros(2 * count * repetitions, np.int32)
+    for base in range(0, len(missing), max(2 * count, 1)):
+        for v in range(2 * count):
+            known = 1 if v >= count else 0
+            for p in range(first[v], first[v + 1]):
+                if base + step[p] >= 0:
+                    known += 1
+            missing[base + v] = known
+    return missing
+
+
+@njit(cache=True)
+def _events(load: _Load, state: _State) -> int:  # noqa: C901, PLR0912, PLR0915  # one hot loop
     """Run until nothing moves any more; return how many moments got their time.
 
     A moment whose time is fixed goes on the stack and is expanded, however far ahead it lies.
     Only requests and releases of resources pass through the heap: at one time releases first
     (negative codes), then requests by index.
     """
-    work, resource, holds, first, target, lag = load
+    work, resource, holds, first, step, lag = load
     moments, missing, holder, order, stack, times, codes = state[:7]
     occupant, last, free_at, head, tail, behind = state[7:]
     count, depth, placed, size = len(work), 0, 0, 0
-    for i in range(count - 1, -1, -1):  # the stack gives low indices first
-        if missing[i] == 0 and resource[i] < 0:
-            stack[depth] = i
+    block = 2 * count
+    for i in range(len(holder) - 1, -1, -1):  # the stack gives low indices first
+        v = i // count * block + i % count
+        if missing[v] == 0 and resource[i % count] < 0:
+            stack[depth] = v
             depth += 1
-        elif missing[i] == 0:
-            size = _push(times, codes, size, moments[i], i)
+        elif missing[v] == 0:
+            size = _push(times, codes, size, moments[v], i)
     while depth > 0 or size > 0:
         while depth > 0:
             depth -= 1
             v = stack[depth]
             order[placed] = v
             placed += 1
-            own = 1 if v < count else 0  # besides its edges, a start leads to its own end
-            for p in range(first[v], first[v + 1] + own):
-                if p < first[v + 1]:
-                    u, earliest = target[p], moments[v] + lag[p]
+            w = v % block
+            base, row = v - w, w % count
+            own = 1 if w < count else 0  # besides its edges, a start leads to its own end
+            for p in range(first[w], first[w + 1] + own):
+                if p < first[w + 1]:
+                    u, earliest = base + step[p], moments[v] + lag[p]
                 else:
-                    u, earliest = v + count, moments[v] + work[v]
+                    u, earliest = v + count, moments[v] + work[row]
+                if u >= len(moments):
+                    continue
                 moments[u] = max(moments[u], earliest)
                 missing[u] -= 1
-                if missing[u] == 0 and u < count and resource[u] >= 0:
-                    size = _push(times, codes, size, moments[u], u)
+                at = u % block
+                if missing[u] == 0 and at < count and resource[at] >= 0:
+                    size = _push(times, codes, size, moments[u], u // block * count + at)
                 elif missing[u] == 0:
                     stack[depth] = u
                     depth += 1
-            if v >= count and resource[v - count] >= 0 and holds[v - count]:
-                size = _push(times, codes, size, moments[v], -1 - resource[v - count])
+            if w >= count and resource[row] >= 0 and holds[row]:
+                size = _push(times, codes, size, moments[v], -1 - resource[row])
         if size > 0:
             now, code = times[0], codes[0]
             size = _pop(times, codes, size)
-            r = resource[code] if code >= 0 else -1 - code
+            r = resource[code % count] if code >= 0 else -1 - code
             if code >= 0:
                 _join(head, tail, behind, r, code)
             else:
@@ -157,11 +180,12 @@ def _events(load: _Load, state: _State) -> int:  # noqa: C901, PLR0912  # one ho
             while head[r] >= 0 and occupant[r] < 0:
                 i = head[r]
                 head[r] = behind[i]
-                if moments[i] < free_at[r]:
-                    moments[i], holder[i] = free_at[r], last[r]
-                if holds[i]:
+                v = i // count * block + i % count
+                if moments[v] < free_at[r]:
+                    moments[v], holder[i] = free_at[r], last[r]
+                if holds[i % count]:
                     occupant[r] = i
-                stack[depth] = i
+                stack[depth] = v
                 depth += 1
     return placed
 

@@ -6,8 +6,7 @@ counted, and a removed one is not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -60,83 +59,25 @@ class _Launches(NamedTuple):
 
 
 def lower(graph: Graph, repetitions: int) -> Program:
-    """Unroll *graph* into *repetitions* of its window, with every wait resolved."""
-    return lowering(graph)(repetitions)
-
-
-@dataclass(frozen=True)
-class Lowering:
-    """A graph with every wait resolved, to be unrolled into any number of repetitions."""
-
-    columns: Columns
-    edges: _Edges
-    resource: NDArray[np.int32]
-    holds: NDArray[np.bool_]
-
-    def __call__(self, repetitions: int) -> Program:
-        """Return the program of so many repetitions of the window."""
-        tasks = len(self.columns.lane)
-        src, dst, lag_ns, kind = _unroll(*self.edges, tasks, repetitions)
-        return Program(
-            work_ns=np.tile(self.columns.work_ns, repetitions),
-            lane=np.tile(self.columns.lane.astype(np.int32), repetitions),
-            resource=np.tile(self.resource, repetitions),
-            holds=np.tile(self.holds, repetitions),
-            src=src,
-            dst=dst,
-            lag_ns=lag_ns,
-            anchor=_ANCHOR[kind],
-            kind=kind,
-            tasks=tasks,
-            repetitions=repetitions,
-            release_ns=np.zeros(tasks * repetitions, np.int64),
-        )
-
-
-def lowering(graph: Graph) -> Lowering:
-    """Resolve every wait of *graph* once; the result unrolls it into so many repetitions."""
+    """Return the program of *repetitions* of the window of *graph*, with every wait resolved."""
     columns = columns_of(graph)
     edges = _edges(graph, columns)
     launched = edges.kind == _LAUNCH
     resource, holds = resources(graph, columns, edges.src[launched], edges.dst[launched])
-    return Lowering(columns, edges, resource, holds)
-
-
-@njit(cache=True)
-def _unroll(
-    src: Longs, dst: Longs, lag: Longs, shift: Longs, kind: Longs, tasks: int, repetitions: int
-) -> tuple[Any, Any, Any, Any]:
-    """Repeat the edges; those that lead past the last repetition are left out."""
-    count = 0
-    for e in range(len(src)):
-        count += max(repetitions - shift[e], 0)
-    all_src, all_dst = np.empty(count, np.int32), np.empty(count, np.int32)
-    all_lag, all_kind = np.empty(count, np.int64), np.empty(count, np.int8)
-    place = 0
-    for repetition in range(repetitions):
-        for e in range(len(src)):
-            if repetition + shift[e] < repetitions:
-                all_src[place] = src[e] + repetition * tasks
-                all_dst[place] = dst[e] + (repetition + shift[e]) * tasks
-                all_lag[place] = lag[e]
-                all_kind[place] = kind[e]
-                place += 1
-    return all_src, all_dst, all_lag, all_kind
-
-
-@njit(cache=True)
-def repeated(values: Longs, shift: Longs, repetitions: int) -> Longs:
-    """Repeat a column of the edges as `Lowering` does."""
-    count = 0
-    for e in range(len(values)):
-        count += max(repetitions - shift[e], 0)
-    every, place = np.empty(count, np.int64), 0
-    for repetition in range(repetitions):
-        for e in range(len(values)):
-            if repetition + shift[e] < repetitions:
-                every[place] = values[e]
-                place += 1
-    return every
+    return Program(
+        work_ns=columns.work_ns,
+        lane=columns.lane.astype(np.int32),
+        resource=resource,
+        holds=holds,
+        src=edges.src.astype(np.int32),
+        dst=edges.dst.astype(np.int32),
+        lag_ns=edges.lag_ns,
+        anchor=_ANCHOR[edges.kind],
+        kind=edges.kind.astype(np.int8),
+        shift=edges.shift.astype(np.int32),
+        release_ns=np.zeros(len(columns.lane), np.int64),
+        repetitions=repetitions,
+    )
 
 
 def _edges(graph: Graph, tasks: Columns) -> _Edges:

@@ -1,12 +1,11 @@
 """The order in which the moments of a program can be computed, and the edges laid out for it.
 
-A *moment* is the start (``i``) or the end (``n + i``) of task ``i`` of ``n``. A call that waits for
-the kernel it launched is a cycle among tasks, yet none among moments.
+A call that waits for the kernel it launched is a cycle among tasks, yet none among moments.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numba import njit
 from foretrace.replay.program import END_END, END_START, START_END, ReplayError, check_program
 
 if TYPE_CHECKING:
-    from foretrace.replay.program import Bytes, Flags, Ints, Longs, Program
+    from foretrace.replay.program import Bytes, Ints, Longs, Program
 
 NAMED = 8
 """How many tasks an error names at most."""
@@ -24,12 +23,20 @@ _NEW, _OPEN, _PLACED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Grouped:
-    """Edges grouped by a moment: those of moment ``v`` are ``first[v]`` to ``first[v + 1]``."""
+    """Edges grouped by a moment: those of moment ``v`` are ``first[v]`` to ``first[v + 1]``.
+
+    Moments are those of one repetition; ``step`` leads from a moment's repetition to the moment
+    at the other side, whichever repetition that lies in.
+    """
 
     first: Ints
-    other: Ints  # the moment at the other side
+    step: Longs
     lag_ns: Longs
-    edge: Ints  # row in the program's edges, ascending within a moment
+    edge: Ints  # row in the program's edges
+
+    def timed(self, lag_ns: Longs) -> Grouped:
+        """Return the same edges with the lags of another program."""
+        return replace(self, lag_ns=lag_ns[self.edge])
 
 
 @dataclass(frozen=True)
@@ -52,18 +59,20 @@ def outgoing(program: Program) -> Grouped:
 
 
 def _group(program: Program, *, to_destination: bool) -> Grouped:
-    count = program.tasks * program.repetitions
+    count = program.tasks
     from_end = (program.anchor == END_START) | (program.anchor == END_END)
     to_end = (program.anchor == START_END) | (program.anchor == END_END)
-    sources, targets = (program.src, from_end), (program.dst, to_end)
-    (key, key_at_end), (other, other_at_end) = (
-        (targets, sources) if to_destination else (sources, targets)
-    )
-    return Grouped(*_grouped(count, key, other, program.lag_ns, key_at_end, other_at_end))
+    source, target = program.src + from_end * count, program.dst + to_end * count
+    beyond = program.shift.astype(np.int64) * (2 * count)
+    key, step = (target, source - beyond) if to_destination else (source, target + beyond)
+    across = np.flatnonzero(program.shift)
+    across = across[np.argsort(-program.shift[across], kind="stable")]
+    early_first = np.concatenate((across, np.flatnonzero(program.shift == 0)))
+    return Grouped(*_grouped(count, key, step, program.lag_ns, early_first))
 
 
 def topological(prepared: Prepared) -> Ints:
-    """Return the moments so that each follows everything it depends on.
+    """Return the moments of one repetition so that each follows everything it depends on.
 
     An end that waits for nothing but its own work is left out: it is known with its start. Edges
     lead to the same or to a later repetition, so the order of one repetition serves for all.
@@ -73,13 +82,12 @@ def topological(prepared: Prepared) -> Ints:
     ReplayError
         The edges form a cycle; the tasks on it are named.
     """
-    program, into = prepared.program, prepared.into
-    order, size, cycle = _depth_first(program.tasks, program.repetitions, into.first, into.other)
+    tasks, into = prepared.program.tasks, prepared.into
+    order, size, cycle = _depth_first(tasks, into.first, into.step)
     if len(cycle):
-        tasks = distinct(cycle % program.tasks)
-        raise ReplayError(f"edges form a cycle through {listed(tasks)}", tasks)
-    later = np.arange(program.repetitions, dtype=np.int32)[:, None] * np.int32(program.tasks)
-    ready: Ints = (order[:size] + later).ravel()
+        on_cycle = distinct(cycle % tasks)
+        raise ReplayError(f"edges form a cycle through {listed(on_cycle)}", on_cycle)
+    ready: Ints = order[:size]
     return ready
 
 
@@ -96,53 +104,45 @@ def listed(tasks: tuple[int, ...]) -> str:
 
 @njit(cache=True)
 def _grouped(
-    count: int, key: Ints, other: Ints, lag: Longs, key_at_end: Flags, other_at_end: Flags
-) -> tuple[Ints, Ints, Longs, Ints]:
-    """Sort edges by moment, counting; edges of one moment stay in edge order."""
+    count: int, key: Longs, step: Longs, lag: Longs, order: Longs
+) -> tuple[Ints, Longs, Longs, Ints]:
+    """Sort edges by moment, counting; edges of one moment stay in the order given."""
     first = np.zeros(2 * count + 1, np.int32)
     for e in range(len(key)):
-        first[key[e] + key_at_end[e] * count + 1] += 1
+        first[key[e] + 1] += 1
     for v in range(2 * count):
         first[v + 1] += first[v]
     place = first[:-1].copy()
-    partner = np.empty(len(key), np.int32)
-    lags = np.empty(len(key), np.int64)
+    steps, lags = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
     edge = np.empty(len(key), np.int32)
-    for e in range(len(key)):
-        v = key[e] + key_at_end[e] * count
-        p = place[v]
-        place[v] = p + 1
-        partner[p] = other[e] + other_at_end[e] * count
+    for e in order:
+        p = place[key[e]]
+        place[key[e]] = p + 1
+        steps[p] = step[e]
         lags[p] = lag[e]
         edge[p] = e
-    return first, partner, lags, edge
+    return first, steps, lags, edge
 
 
 @njit(cache=True)
-def _depth_first(tasks: int, repetitions: int, first: Ints, source: Ints) -> tuple[Ints, int, Ints]:
-    """Post-order of a depth-first walk against the edges of repetition 0, low index to high.
+def _depth_first(count: int, first: Ints, step: Longs) -> tuple[Ints, int, Ints]:
+    """Post-order of a depth-first walk against the edges, from low index to high.
 
     Neighbours in the order are mostly neighbours in memory, and a cycle stands on the stack.
-    Only the last repetition shows all edges that lead to an end.
     """
-    count = tasks * repetitions
-    order, size = np.empty(2 * tasks, np.int32), 0
-    state = np.zeros(2 * tasks, np.int8)
-    cursor = np.concatenate((first[:tasks], first[count : count + tasks]))
-    waits = np.ones(2 * tasks, np.bool_)
-    for row in range(tasks):
-        end = 2 * count - tasks + row
-        waits[tasks + row] = first[end] < first[end + 1]
-    stack, depth = np.empty(2 * tasks, np.int32), 0
-    for moment in range(2 * tasks):
-        root = moment // 2 + moment % 2 * tasks  # each start, then its end
-        if state[root] == _NEW and waits[root]:
+    order, size = np.empty(2 * count, np.int32), 0
+    state = np.zeros(2 * count, np.int8)
+    cursor = first[:-1].copy()
+    stack, depth = np.empty(2 * count, np.int32), 0
+    for moment in range(2 * count):
+        root = moment // 2 + moment % 2 * count  # each start, then its end
+        if state[root] == _NEW and (root < count or first[root] < first[root + 1]):
             stack[0], state[root], depth = root, _OPEN, 1
         while depth > 0:
             v = stack[depth - 1]
-            below = _unplaced(v, tasks, count, waits, first, source, state, cursor)
+            below = _unplaced(v, count, first, step, state, cursor)
             if below < 0:
-                order[size], state[v] = v if v < tasks else v - tasks + count, _PLACED
+                order[size], state[v] = v, _PLACED
                 size += 1
                 depth -= 1
             elif state[below] == _OPEN:
@@ -157,27 +157,15 @@ def _depth_first(tasks: int, repetitions: int, first: Ints, source: Ints) -> tup
 
 
 @njit(cache=True)
-def _unplaced(
-    v: int,
-    tasks: int,
-    count: int,
-    waits: Flags,
-    first: Ints,
-    source: Ints,
-    state: Bytes,
-    cursor: Ints,
-) -> int:
-    """Return a moment that *v* depends on and that has no place in the order yet, or -1."""
-    if v >= tasks and state[v - tasks] != _PLACED:
-        return v - tasks
-    last = first[v + 1] if v < tasks else first[v - tasks + count + 1]
-    while cursor[v] < last:
-        u = source[cursor[v]]
-        if u >= count:
-            u += tasks - count
-            if not waits[u]:
-                u -= tasks  # this end is known with its start
-        if state[u] != _PLACED:
+def _unplaced(v: int, count: int, first: Ints, step: Longs, state: Bytes, cursor: Ints) -> int:
+    """Return a moment of this repetition that *v* depends on and that has no place yet, or -1."""
+    if v >= count and state[v - count] != _PLACED:
+        return v - count
+    while cursor[v] < first[v + 1]:
+        u = step[cursor[v]]
+        if u >= count and first[u] == first[u + 1]:
+            u -= count  # this end is known with its start
+        if u >= 0 and state[u] != _PLACED:
             return int(u)
         cursor[v] += 1
     return -1

@@ -1,7 +1,8 @@
-"""What the engines run: a graph lowered to plain arrays, all repetitions of the window unrolled.
+"""What the engines run: a graph lowered to plain arrays, to be repeated a number of times.
 
 Task ``i`` is row ``i % tasks`` of the graph in repetition ``i // tasks``. A task has two moments,
-its start and its end, and an edge ties one moment of ``src`` to one moment of ``dst``.
+its start and its end, and an edge ties one moment of ``src`` to one moment of ``dst``. Moments are
+numbered repetition by repetition: the starts of all its tasks, then their ends.
 """
 
 from __future__ import annotations
@@ -41,12 +42,13 @@ class ReplayError(GraphError):
 
 @dataclass(frozen=True)
 class Program:
-    """A lowered graph: ``tasks`` rows times ``repetitions``, and the edges between them.
+    """A lowered graph: ``tasks`` rows, the edges between them, and how often all is repeated.
 
     A task starts when every edge into its start, and its release, allow it. One that needs a
     resource then queues, first come first served (ready time, then index), until nobody holds
     it. A task ends after its own work, and when every edge into its end allows it. A holder
     occupies its resource from start to end, waiting included; the others only let a holder pass.
+    An edge leads to the repetition ``shift`` later; beyond the last one it leads nowhere.
     """
 
     work_ns: Longs  # own work of each task
@@ -58,9 +60,19 @@ class Program:
     lag_ns: Longs
     anchor: Bytes  # END_START, START_START, END_END or START_END
     kind: Bytes  # position in EDGE_KINDS of graph.model, for breakdowns
-    tasks: int
+    shift: Ints
+    release_ns: Longs  # no start before this moment, in the first repetition
     repetitions: int
-    release_ns: Longs  # no start before this moment; zeros where nothing is known
+
+    @property
+    def tasks(self) -> int:
+        """Tasks in one repetition."""
+        return len(self.work_ns)
+
+    @property
+    def moments(self) -> int:
+        """Moments in all repetitions."""
+        return 2 * self.tasks * self.repetitions
 
     @property
     def has_resources(self) -> bool:
@@ -70,21 +82,15 @@ class Program:
 
 def check_program(program: Program) -> None:
     """Raise `ReplayError` unless the compiled engines may run *program* without reading astray."""
-    count = program.tasks * program.repetitions
-    for name in ("work_ns", "lane", "resource", "holds", "release_ns"):
-        if len(getattr(program, name)) != count:
-            found = len(getattr(program, name))
-            raise ReplayError(
-                f"program: {name} has {found} entries for {program.tasks} tasks"
-                f" x {program.repetitions} repetitions"
-            )
-    for name in ("dst", "lag_ns", "anchor", "kind"):
-        if len(getattr(program, name)) != len(program.src):
-            found = len(getattr(program, name))
-            raise ReplayError(f"program: {name} has {found} entries for {len(program.src)} edges")
+    count = program.tasks
+    for name in ("lane", "resource", "holds", "release_ns"):
+        _as_many(name, len(getattr(program, name)), count, "tasks")
+    for name in ("dst", "lag_ns", "anchor", "kind", "shift"):
+        _as_many(name, len(getattr(program, name)), len(program.src), "edges")
     for name in ("src", "dst"):
         _within(name, getattr(program, name), count)
     _within("anchor", program.anchor, START_END + 1)
+    _within("shift", program.shift, np.iinfo(np.int32).max)
     for name in ("work_ns", "release_ns"):
         negative = np.flatnonzero(getattr(program, name) < 0)
         if len(negative):
@@ -93,10 +99,15 @@ def check_program(program: Program) -> None:
             raise ReplayError(f"program: {name} of task {task} is negative ({value})", (task,))
 
 
+def _as_many(name: str, found: int, count: int, what: str) -> None:
+    if found != count:
+        raise ReplayError(f"program: {name} has {found} entries for {count} {what}")
+
+
 def _within(name: str, values: Ints | Bytes, limit: int) -> None:
-    astray = np.flatnonzero((values < 0) | (values >= limit))
-    if len(astray):
-        edge = int(astray[0])
-        raise ReplayError(
-            f"program: {name} of edge {edge} is {values[edge]}, expected 0 to {limit - 1}"
-        )
+    if not len(values) or (values.min() >= 0 and values.max() < limit):
+        return
+    edge = int(np.flatnonzero((values < 0) | (values >= limit))[0])
+    raise ReplayError(
+        f"program: {name} of edge {edge} is {values[edge]}, expected 0 to {limit - 1}"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from foretrace.replay.order import Prepared
     from foretrace.replay.program import Ints, Longs
@@ -14,17 +16,42 @@ if TYPE_CHECKING:
 class Schedule:
     """When every task of a program starts and ends."""
 
-    moments: Longs  # start of every task, then the end of every task
+    moments: Longs  # numbered as in `program`
     holder: Ints  # the task whose end let this one have the resource; -1: it did not wait for one
-    order: Ints  # moments (see `order`) so that each follows what determined it
+    order: Ints  # moments so that each follows what determined it; of one repetition, or of all
     prepared: Prepared
 
     @property
+    def starts(self) -> Longs:
+        """Start of each task: a row per repetition."""
+        return self._block(0)
+
+    @property
+    def ends(self) -> Longs:
+        """End of each task: a row per repetition."""
+        return self._block(1)
+
+    @property
     def start_ns(self) -> Longs:
-        """Start of each task."""
-        return self.moments[: len(self.holder)]
+        """Start of each task, repetition after repetition."""
+        return self.starts.ravel()
 
     @property
     def end_ns(self) -> Longs:
-        """End of each task."""
-        return self.moments[len(self.holder) :]
+        """End of each task, repetition after repetition."""
+        return self.ends.ravel()
+
+    @property
+    def full_order(self) -> Ints:
+        """``order`` of all repetitions."""
+        program = self.prepared.program
+        if len(self.order) > 2 * program.tasks or program.repetitions == 1:
+            return self.order
+        later = np.arange(program.repetitions, dtype=np.int32)[:, None] * (2 * program.tasks)
+        every: Ints = (self.order + later).ravel()
+        return every
+
+    def _block(self, which: int) -> Longs:
+        program = self.prepared.program
+        block: Longs = self.moments.reshape(program.repetitions, 2, program.tasks)[:, which]
+        return block

@@ -52,7 +52,7 @@ class Steady:
 
     @property
     def program(self) -> Program:
-        """The unrolled program that was run."""
+        """The program that was run."""
         return self.schedule.prepared.program
 
 
@@ -83,8 +83,8 @@ def steady_state(
         if program.tasks == 0:
             raise ReplayError("nothing to replay: the window holds no task")
         schedule = run(program)
-        rows = _first_rows(schedule.start_ns[: program.tasks], program.lane[: program.tasks])
-        starts = schedule.start_ns.reshape(repetitions, program.tasks)[:, rows]
+        rows = _first_rows(schedule.starts[0], program.lane)
+        starts = schedule.starts[:, rows]
         cycle = exact_cycle(starts)
         together = cycle > 0 and len(np.unique(starts[-1] - starts[-1 - cycle])) == 1
         patient = repetitions >= PATIENCE
@@ -156,12 +156,13 @@ def _fill(starts: Longs, cycle: int) -> int:
 def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None:
     """Assert that no serial lane works longer than its period: replay cannot create time."""
     busy = _serial_work(
-        program.work_ns[: program.tasks],
-        program.lane[: program.tasks],
+        program.work_ns,
+        program.lane,
         program.src,
         program.dst,
         program.lag_ns,
         program.kind,
+        program.shift,
     )
     lanes = program.lane[rows]
     periods = starts[-1] - starts[-1 - cycle]
@@ -182,7 +183,9 @@ def _first_rows(start: Longs, lane: Ints) -> Ints:
 
 
 @njit(cache=True)
-def _serial_work(work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, kind: Bytes) -> Longs:
+def _serial_work(
+    work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, kind: Bytes, shift: Ints
+) -> Longs:
     """Sum the work of one repetition per lane; 0 unless its order edges make one chain of it.
 
     One chain: each task follows one and leads to one, and once only into the next repetition.
@@ -197,12 +200,12 @@ def _serial_work(work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, kind
         busy[lane[i]] += work[i]
         open_ends[lane[i]] += 1
     for e in range(len(src)):
-        if src[e] < tasks and (kind[e] == _THREAD or kind[e] == _STREAM):
-            tail, head, own = src[e], dst[e] % tasks, lane[src[e]]
+        if kind[e] == _THREAD or kind[e] == _STREAM:
+            tail, head, own = src[e], dst[e], lane[src[e]]
             if lane[head] == own:
                 is_link = lag[e] >= 0 and not followed[tail] and not led[head]
                 open_ends[own] -= 1 if is_link else -tasks
-                seams[own] += dst[e] // tasks
+                seams[own] += shift[e]
                 followed[tail] = led[head] = True
     for one in range(len(busy)):
         if open_ends[one] != 0 or seams[one] != 1:

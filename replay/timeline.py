@@ -161,7 +161,5 @@ class Timeline:
 
 def settled_timeline(lowered: Lowered, steady: Steady) -> Timeline:
     """Cut the settled repetition out of *steady*."""
-    program, schedule = steady.program, steady.schedule
-    rows = slice(steady.window * program.tasks, (steady.window + 1) * program.tasks)
-    start, end = schedule.start_ns[rows], schedule.end_ns[rows]
+    start, end = (block[steady.window] for block in (steady.schedule.starts, steady.schedule.ends))
     return Timeline(lowered, steady, start - start.min(), end - start.min())

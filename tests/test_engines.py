@@ -82,15 +82,25 @@ def test_no_tasks_is_a_program_too() -> None:
 
 
 def test_repetitions_are_joined_by_shifted_edges() -> None:
-    """Edges within a repetition come first, then those across by their reach, none beyond."""
+    """An edge leads its shift further, none beyond the last; a release bounds the first only."""
     links = [Link(1, 0, 3, shift=2), Link(1, 0, 2, shift=1), Link(0, 1, 1)]
     program = by_hand([4, 5], links, repetitions=3, release_ns=[6, 0])
 
-    assert program.src.tolist() == [0, 2, 4, 1, 3, 1]
-    assert program.dst.tolist() == [1, 3, 5, 2, 4, 4]
-    assert program.lag_ns.tolist() == [1, 1, 1, 2, 2, 3]
-    assert program.work_ns.tolist() == [4, 5, 4, 5, 4, 5]
-    assert program.release_ns.tolist() == [6, 0, 0, 0, 0, 0]
+    assert times(program) == [(6, 10), (11, 16), (18, 22), (23, 28), (30, 34), (35, 40)]
+
+
+def test_an_edge_may_reach_over_a_repetition() -> None:
+    """The first two repetitions run at once, the third waits for the first."""
+    program = by_hand([4], [Link(0, 0, 3, shift=2)], repetitions=3)
+
+    assert times(program) == [(0, 4), (0, 4), (7, 11)]
+
+
+def test_resources_are_shared_by_all_repetitions() -> None:
+    """One copy engine serves the first repetition's copies, then the second's."""
+    program = by_hand([4, 5], repetitions=2, resource=[0, 0], holds=[True, True], lane=[0, 1])
+
+    assert times(program) == [(0, 4), (4, 9), (9, 13), (13, 18)]
 
 
 # --- resources ---------------------------------------------------------------------------------
@@ -238,11 +248,12 @@ def test_deadlock_is_an_error_and_not_a_hang() -> None:
     [
         ("work_ns", [3, -1], "work_ns of task 1 is negative"),
         ("release_ns", [-2, 0], "release_ns of task 0 is negative"),
-        ("work_ns", [3], "work_ns has 1 entries for 2 tasks x 1 repetitions"),
+        ("lane", [0], "lane has 1 entries for 2 tasks"),
         ("lag_ns", [], "lag_ns has 0 entries for 1 edges"),
         ("dst", [2], "dst of edge 0 is 2, expected 0 to 1"),
         ("src", [-1], "src of edge 0 is -1, expected 0 to 1"),
         ("anchor", [4], "anchor of edge 0 is 4, expected 0 to 3"),
+        ("shift", [-1], "shift of edge 0 is -1, expected 0 to"),
     ],
 )
 def test_columns_out_of_range_are_refused(column: str, values: list[int], message: str) -> None:

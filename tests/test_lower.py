@@ -1,4 +1,4 @@
-"""Lowering: symbolic waits and the launch queue become edges, repetition by repetition."""
+"""Lowering: symbolic waits and the launch queue become edges, within or across repetitions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretrace.graph.model import EDGE_KINDS, Platform, Rules
-from foretrace.replay.lower import lower, lowering
+from foretrace.replay.lower import lower
 from foretrace.replay.program import END_END, END_START, START_START
 from foretrace.transforms.literal import literal
 
@@ -35,53 +35,32 @@ def job(*, wait: str = "device", wait_lane: int = -1, depth: int | None = None) 
     )
 
 
-def edges_of(program: Program, kind: str) -> list[tuple[int, int, int, int]]:
-    """Return source, destination, lag and anchor of the edges of one kind."""
-    columns = (program.src, program.dst, program.lag_ns, program.anchor)
+def edges_of(program: Program, kind: str) -> list[tuple[int, int, int, int, int]]:
+    """Return source, destination, shift, lag and anchor of the edges of one kind."""
+    columns = (program.src, program.dst, program.shift, program.lag_ns, program.anchor)
     chosen = program.kind == list(EDGE_KINDS).index(kind)
     return sorted(zip(*(column[chosen].tolist() for column in columns), strict=True))
 
 
-def test_every_repetition_is_a_copy() -> None:
-    """Task i of repetition k is 5 k + i; edges over the seam lead into the next one."""
+def test_tasks_and_edges_are_those_of_the_graph() -> None:
+    """Rows are tasks; edges over the seam lead into the next repetition."""
     program = lower(job(), 2)
 
-    assert (program.tasks, program.repetitions) == (5, 2)
-    assert program.work_ns.tolist() == [5, 10, 5, 10, 5] * 2
-    assert program.lane.tolist() == [0, 1, 0, 1, 0] * 2
-    assert edges_of(program, "stream") == [
-        (1, 3, 0, END_START),
-        (3, 6, 0, END_START),
-        (6, 8, 0, END_START),
-    ]
-    assert edges_of(program, "launch") == [
-        (0, 1, 6, START_START),
-        (2, 3, 6, START_START),
-        (5, 6, 6, START_START),
-        (7, 8, 6, START_START),
-    ]
-
-
-def test_edges_beyond_the_last_repetition_are_left_out() -> None:
-    """One repetition has no seam."""
-    assert edges_of(lower(job(), 1), "thread") == [(0, 2, 0, END_START), (2, 4, 0, END_START)]
-
-
-def test_one_lowering_unrolls_to_any_length() -> None:
-    """The waits are resolved once."""
-    unroll = lowering(job())
-
-    assert [len(unroll(count).work_ns) for count in (1, 3)] == [5, 15]
+    assert (program.tasks, program.repetitions, program.moments) == (5, 2, 20)
+    assert program.work_ns.tolist() == [5, 10, 5, 10, 5]
+    assert program.lane.tolist() == [0, 1, 0, 1, 0]
+    assert edges_of(program, "stream") == [(1, 3, 0, 0, END_START), (3, 1, 1, 0, END_START)]
+    assert edges_of(program, "launch") == [(0, 1, 0, 6, START_START), (2, 3, 0, 6, START_START)]
 
 
 def test_device_sync_waits_for_the_last_launch_before_it() -> None:
-    """Kernel 3, in either repetition."""
-    assert edges_of(lower(job(), 2), "return") == [(3, 4, 9, END_END), (8, 9, 9, END_END)]
+    """Kernel 3, in the same repetition."""
+    assert edges_of(lower(job(), 2), "return") == [(3, 4, 0, 9, END_END)]
 
 
 def test_stream_sync_waits_for_its_stream() -> None:
     """Nothing was ever launched on a stream that it names in vain."""
-    assert edges_of(lower(job(wait="stream", wait_lane=1), 1), "return") == [(3, 4, 9, END_END)]
+    assert edges_of(lower(job(wait="stream", wait_lane=1), 1), "return") == [(3, 4, 0, 9, END_END)]
     assert edges_of(lower(job(wait="stream", wait_lane=0), 1), "return") == []
 
 
@@ -90,7 +69,7 @@ def test_sync_before_all_launches_waits_for_the_repetition_before() -> None:
     graph = job()
     graph = replace(graph, tasks=graph.tasks.assign(start_ns=[20, 26, 25, 36, 10]))
 
-    assert edges_of(lower(graph, 2), "return") == [(3, 9, 9, END_END)]
+    assert edges_of(lower(graph, 2), "return") == [(3, 4, 1, 9, END_END)]
 
 
 def test_launch_at_the_same_moment_counts_by_its_row() -> None:
@@ -98,7 +77,7 @@ def test_launch_at_the_same_moment_counts_by_its_row() -> None:
     graph = job()
     graph = replace(graph, tasks=graph.tasks.assign(start_ns=[0, 6, 10, 16, 10]))
 
-    assert edges_of(lower(graph, 1), "return") == [(3, 4, 9, END_END)]
+    assert edges_of(lower(graph, 1), "return") == [(3, 4, 0, 9, END_END)]
 
 
 def test_inserted_kernel_is_waited_for() -> None:
@@ -113,7 +92,7 @@ def test_inserted_kernel_is_waited_for() -> None:
         },
     )
 
-    assert edges_of(lower(graph, 1), "return") == [(6, 4, 0, END_END)]
+    assert edges_of(lower(graph, 1), "return") == [(6, 4, 0, 0, END_END)]
 
 
 def test_blocking_call_returns_after_its_own_work() -> None:
@@ -124,29 +103,21 @@ def test_blocking_call_returns_after_its_own_work() -> None:
         columns={"wait": ["own", "none"], "return_ns": [-60, 0]},
     )
 
-    assert edges_of(lower(graph, 1), "return") == [(1, 0, -60, END_END)]
+    assert edges_of(lower(graph, 1), "return") == [(1, 0, 0, -60, END_END)]
 
 
 def test_launch_waits_for_the_one_a_queue_length_before() -> None:
     """Depth 1: each launch waits for the start of the kernel before; the first over the seam."""
     program = lower(job(depth=1), 2)
 
-    assert edges_of(program, "queue") == [
-        (1, 2, 0, START_START),
-        (3, 5, 0, START_START),
-        (6, 7, 0, START_START),
-    ]
+    assert edges_of(program, "queue") == [(1, 2, 0, 0, START_START), (3, 0, 1, 0, START_START)]
 
 
 def test_queue_longer_than_the_window_reaches_back_several() -> None:
     """Depth 3 with two launches: launch 1 waits for kernel 0 two repetitions earlier."""
     program = lower(job(depth=3), 3)
 
-    assert edges_of(program, "queue") == [
-        (1, 7, 0, START_START),
-        (3, 10, 0, START_START),
-        (6, 12, 0, START_START),
-    ]
+    assert edges_of(program, "queue") == [(1, 2, 1, 0, START_START), (3, 0, 2, 0, START_START)]
 
 
 def test_queue_rule_off() -> None:
@@ -165,5 +136,5 @@ def test_meeting_is_tied_to_starts_and_ends() -> None:
     )
     program = lower(graph, 1)
 
-    assert edges_of(program, "collective") == [(0, 2, 0, START_START), (1, 2, 0, START_START)]
-    assert edges_of(program, "return") == [(2, 0, 0, END_END), (2, 1, 0, END_END)]
+    assert edges_of(program, "collective") == [(0, 2, 0, 0, START_START), (1, 2, 0, 0, START_START)]
+    assert edges_of(program, "return") == [(2, 0, 0, 0, END_END), (2, 1, 0, 0, END_END)]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from foretrace.replay import steady as module
 from foretrace.replay.by_hand import Link, by_hand
+from foretrace.replay.order import prepare
 from foretrace.replay.program import END_END, START_END, START_START, Program, ReplayError
+from foretrace.replay.schedule import Schedule
 from foretrace.replay.steady import Steady, steady_state
 
 HOST_AND_DEVICE = np.array([False, True])
@@ -37,6 +39,11 @@ def job(
     if sync:
         links.append(Link(1, 0, 8, END_END, kind="return"))
     return by_hand([host_ns, device_ns], links, repetitions=repetitions, lane=[0, 1])
+
+
+def alone(work_ns: list[int], repetitions: int) -> Program:
+    """Return tasks without any edge."""
+    return by_hand(work_ns, repetitions=repetitions)
 
 
 def settled(**options: Any) -> Steady:
@@ -97,15 +104,20 @@ def test_lanes_of_one_side_only() -> None:
     assert (found.host_period_ns, found.device_period_ns) == (3.0, None)
 
 
+def starting_at(starts: Any) -> Any:
+    """Return an engine under which one task starts at *starts* of the repetition."""
+
+    def run(program: Program) -> Schedule:
+        moments = np.repeat(starts(np.arange(program.repetitions)), 2)
+        nobody = np.full(program.repetitions, -1, np.int32)
+        return Schedule(moments, nobody, np.arange(2, dtype=np.int32), prepare(program))
+
+    return run
+
+
 def test_period_of_a_drift_is_reported_as_not_settled() -> None:
     """When each repetition is longer than the last, nothing settles, and it says so."""
-
-    def drifting(repetitions: int) -> Program:
-        program = by_hand([1], [Link(0, 0, shift=1)], repetitions=repetitions)
-        program.work_ns[:] = np.arange(repetitions) ** 2
-        return program
-
-    found = steady_state(drifting, np.array([False]))
+    found = steady_state(partial(alone, [1]), np.array([False]), starting_at(lambda k: k**3))
 
     assert not found.settled
     assert found.program.repetitions == module.MOST_REPETITIONS
@@ -113,16 +125,12 @@ def test_period_of_a_drift_is_reported_as_not_settled() -> None:
 
 def test_patterns_without_a_cycle_settle_on_their_mean() -> None:
     """Periods that differ yet average out count as settled after the patience."""
-
-    def uneven(repetitions: int) -> Program:
-        program = by_hand([1], [Link(0, 0, shift=1)], repetitions=repetitions)
-        program.work_ns[:] = 1_000 + np.arange(repetitions) % 2 + np.arange(repetitions) % 3
-        return program
-
-    found = steady_state(uneven, np.array([False]))
+    found = steady_state(
+        partial(alone, [1]), np.array([False]), starting_at(lambda k: 1_000 * k + k % 2 + k % 3)
+    )
 
     assert found.settled
-    assert found.period_ns == pytest.approx(1_001.5, abs=0.6)
+    assert found.period_ns == pytest.approx(1_000, abs=0.6)
 
 
 def test_work_budget_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
