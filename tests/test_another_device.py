@@ -171,6 +171,17 @@ def test_the_changed_job_is_on_the_new_device() -> None:
     np.testing.assert_allclose(back.tasks["work_ns"], graph.tasks["work_ns"], atol=2)
 
 
+def test_a_recording_without_a_name_takes_one() -> None:
+    """`recorded` says what it ran on; what comes after knows the device too."""
+    graph = replace(gpu_job(), meta=replace(META, devices=()))
+
+    with pytest.raises(TransformError, match=r"recorded device \(no name\) is not in the table"):
+        device(graph, name="H100")
+    for recorded in ("V100", "H100"):
+        (found,) = device(graph, name="H100", recorded=recorded).meta.devices
+        assert (found.index, found.name, found.sm_count) == (0, "H100-SXM5", 132)
+
+
 def test_copies_go_with_the_link_or_the_memory() -> None:
     """Pinned copies with PCIe, copies on the device with its memory, pageable ones stay."""
     names = ["Memcpy HtoD (Pinned -> Device)", "Memcpy DtoD (Device -> Device)"]

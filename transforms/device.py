@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.tracer.trace import Device
 from foretrace.transforms.columns import Mask, is_in, matches
 from foretrace.transforms.devices import Hardware, device_named, hardware
 from foretrace.transforms.faster_host import faster_host
@@ -19,7 +20,6 @@ from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph, Platform
-    from foretrace.tracer.trace import Device
 
 QUEUE_DEPTH = 1_023
 """Launches that may be outstanding on NVIDIA devices; on AMD more were seen (design 4.3)."""
@@ -73,6 +73,8 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
         raise TransformError(f"name={name!r} is a CPU; give a GPU")
     if old.name != new.name:
         graph = _moved(graph, old, new)
+    if old.name != new.name or recorded:
+        graph = _named(graph, new)
     return graph if host_speedup == 1 else faster_host(graph, speedup=host_speedup)
 
 
@@ -98,7 +100,7 @@ def _moved(graph: Graph, old: Hardware, new: Hardware) -> Graph:
     inside |= is_in(graph.tasks["kind"], "memcpy") & matches(names, ON_DEVICE)
     over = is_in(graph.tasks["kind"], "memcpy") & matches(names, PINNED)
     link = _link_factor(work, old.figures["pcie_gbps"] / new.figures["pcie_gbps"])
-    rules: tuple[tuple[Mask, object, str], ...] = (
+    rules = (
         (kernels.where & moved.is_backed, factor, "roofline"),
         (kernels.where & ~moved.is_backed & ~unknown, factor, "table"),
         (kernels.where & unknown, factor, "prior"),
@@ -106,13 +108,12 @@ def _moved(graph: Graph, old: Hardware, new: Hardware) -> Graph:
         (over, link, "table"),
     )
     for where, factors, source in rules:
-        graph = scale(graph, where, factors, cost=source)  # type: ignore[arg-type]
+        graph = scale(graph, where, factors, cost=source)
     for kind, figure in (("stream", "kernel_gap_us"), ("launch", "launch_latency_us")):
         share = new.figures[figure] / old.figures[figure]
         graph = scale_lags(graph, is_in(graph.edges["kind"], kind), share)
     fill = graph.tasks["fill"] * (old.figures["sm_count"] / new.figures["sm_count"])
-    meta = replace(graph.meta, devices=tuple(_renamed(d, new) for d in graph.meta.devices))
-    graph = replace(graph, tasks=graph.tasks.assign(fill=fill), meta=meta)
+    graph = replace(graph, tasks=graph.tasks.assign(fill=fill))
     return noted(replace(graph, platform=_platform(graph.platform, old, new)), *notes)
 
 
@@ -122,14 +123,13 @@ def _link_factor(work: np.ndarray, ratio: float) -> np.ndarray:
     return np.asarray((stays + (work - stays) * ratio) / np.maximum(work, 1))
 
 
-def _renamed(recorded: Device, new: Hardware) -> Device:
-    return replace(
-        recorded,
-        name=new.name,
-        sm_count=int(new.figures["sm_count"]),
-        memory_bytes=int(new.figures["memory_gb"] * 1e9),
-        threads_per_sm=None,
-    )
+def _named(graph: Graph, new: Hardware) -> Graph:
+    """Return *graph* as a recording on *new* would name its devices."""
+    used = np.unique(graph.lanes["device"].to_numpy())
+    old = graph.meta.devices or tuple(Device(int(index), "") for index in used if index >= 0)
+    count, memory = int(new.figures["sm_count"]), int(new.figures["memory_gb"] * 1e9)
+    devices = tuple(Device(each.index, new.name, count, memory) for each in old)
+    return replace(graph, meta=replace(graph.meta, devices=devices))
 
 
 def _platform(platform: Platform, old: Hardware, new: Hardware) -> Platform:
