@@ -154,7 +154,7 @@ def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
     """Return work and critical path of a step in ns by part, longest path first."""
     names, code = _codes(timeline.graph, by)
     work = np.bincount(code, timeline.graph.tasks["work_ns"], len(names))
-    spent = time_by(timeline.steady, code, len(names)) / timeline.steady.cycle
+    spent = time_by(timeline.path, code, len(names)) / timeline.steady.cycle
     path = spent[:, WORK] if by == "cause" else spent.sum(axis=1)
     total = dict(zip(names, zip(work.tolist(), path.tolist(), strict=True), strict=True))
     for at, reason in enumerate(REASONS):

@@ -57,21 +57,21 @@ def critical_path(steady: Steady) -> Chain:
     return _chain(steady.schedule, *_pattern(steady))
 
 
-def time_by(steady: Steady, group: Longs, groups: int) -> Longs:
-    """Return the ns of `critical_path` by the group of its task and its reason: a 2-d array.
-
-    *group* has a number below *groups* for every row of the window.
-    """
-    spent = np.zeros((groups, len(REASONS)), np.int64)
-    _tally(spent, group.astype(np.int64), *_pattern(steady), _known(steady.schedule))
-    return spent
-
-
 def _pattern(steady: Steady) -> tuple[int, int]:
     """Return the moment at which the last pattern ends, and the time at which it begins."""
     last = (steady.program.repetitions - 1) * 2 * steady.program.tasks + steady.pace
     before = last - steady.cycle * 2 * steady.program.tasks
     return last, int(steady.schedule.moments[before])
+
+
+def time_by(chain: Chain, group: Longs, groups: int) -> Longs:
+    """Return the ns of *chain* by the group of its task and its reason: a 2-d array.
+
+    *group* has a number below *groups* for every row of the window.
+    """
+    place = group[chain.task % len(group)] * len(REASONS) + chain.why
+    spent = np.bincount(place, chain.to_ns - chain.from_ns, groups * len(REASONS))
+    return spent.astype(np.int64).reshape(groups, len(REASONS))
 
 
 def limiting_cycle(steady: Steady) -> Chain:
@@ -112,7 +112,8 @@ def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
 
     Where nothing but a release did, it is *moment* itself.
     """
-    before, why = _step(moment, *_known(schedule))
+    v = moment % (2 * schedule.prepared.program.tasks)
+    before, why = _step(moment - v, v, *_known(schedule))
     return int(before), int(why)
 
 
@@ -144,7 +145,8 @@ def _known(schedule: Schedule) -> _Known:
 
 @njit(cache=True)
 def _step(
-    moment: int,
+    base: int,
+    v: int,
     moments: Longs,
     holder: Ints,
     work: Longs,
@@ -154,14 +156,13 @@ def _step(
     lag: Longs,
     edge: Ints,
 ) -> tuple[int, int]:
-    """Return the moment that determined *moment*, and why; itself where nothing did.
+    """Return what determined moment *v* of the repetition from *base* on, and why.
 
-    Own work comes before edges that bind as well; of these the first counts.
+    Own work comes before edges that bind as well; of these the first counts. Where nothing did,
+    it is the moment itself.
     """
-    count = len(work)
+    count, moment = len(work), base + v
     now = moments[moment]
-    v = moment % (2 * count)
-    base = moment - v
     if v >= count and now == moments[moment - count] + work[v - count]:
         return moment - count, WORK
     if v < count and holder[base // 2 + v] >= 0:
@@ -175,6 +176,16 @@ def _step(
 
 
 @njit(cache=True)
+def _begin(moment: int, near: int, block: int) -> int:
+    """Return where the repetition of *moment* begins; *near* is where one close by does."""
+    while moment < near:
+        near -= block
+    while moment >= near + block:
+        near += block
+    return near
+
+
+@njit(cache=True)
 def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     """Write the segments from *moment* back to the time *until*; return how many there are.
 
@@ -183,33 +194,20 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     """
     size = 0
     moments, holder, work, kind, first, step, lag, edge = known
-    count = len(work)
-    reached = moments[moment]
+    block = 2 * len(work)
+    reached, base = moments[moment], moment - moment % block
     while reached > until:
-        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
+        v = moment - base
+        before, why = _step(base, v, moments, holder, work, kind, first, step, lag, edge)
         begin = until if why == RELEASE else max(until, min(reached, moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
-                task = moment // (2 * count) * count + moment % count
-                segments[size] = (task, begin, reached, why)
+                row = v if v < len(work) else v - len(work)
+                segments[size] = (base // 2 + row, begin, reached, why)
             size += 1
         reached = begin
-        moment = before
+        moment, base = before, _begin(before, base, block)
     return size
-
-
-@njit(cache=True)
-def _tally(spent: Longs, group: Longs, moment: int, until: int, known: _Known) -> None:
-    """Add up the segments that `_walk` writes, in *spent* by group and reason."""
-    moments, holder, work, kind, first, step, lag, edge = known
-    count = len(work)
-    reached = moments[moment]
-    while reached > until:
-        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
-        begin = until if why == RELEASE else max(until, min(reached, moments[before]))
-        spent[group[moment % count], why] += reached - begin
-        reached = begin
-        moment = before
 
 
 @njit(cache=True)
@@ -233,7 +231,8 @@ def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
             if pace >= period:
                 return late, early
         seen[place] = moment
-        before, why = _step(moment, moments, holder, work, kind, first, step, lag, edge)
+        base = moment - place
+        before, why = _step(base, place, moments, holder, work, kind, first, step, lag, edge)
         if why == RELEASE:
             return late, early
         moment = before

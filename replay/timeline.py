@@ -85,7 +85,12 @@ class Timeline:
         resource follows), and ``kind``, ``phase``, ``module``, ``lane`` of the task. The lengths
         add up to `cycle` periods.
         """
-        return self._segments(critical_path(self.steady))
+        return self._segments(self.path)
+
+    @cached_property
+    def path(self) -> Chain:
+        """The critical path as the engine knows it, latest segment first."""
+        return critical_path(self.steady)
 
     @cached_property
     def limiting_cycle(self) -> pd.DataFrame:
@@ -113,7 +118,7 @@ class Timeline:
         cause = self.graph.tasks[by].array
         names = [*cause.categories.astype(str), UNKNOWN]
         code = np.where(cause.codes < 0, len(names) - 1, cause.codes)
-        spent = time_by(self.steady, code, len(names)) / (self.steady.cycle * self.graph.steps)
+        spent = time_by(self.path, code, len(names)) / (self.steady.cycle * self.graph.steps)
         if by == "kind":
             gaps = spent.sum(axis=0)
             gaps[WORK] = 0
