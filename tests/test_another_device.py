@@ -211,6 +211,7 @@ def test_the_host_may_change_too() -> None:
     [
         (cpu_job(), {"name": "H100"}, "no device task in this graph"),
         (gpu_job(), {"name": "EPYC CPU"}, "is a CPU; give a GPU"),
+        (gpu_job(), {"name": "H100", "recorded": "Xeon"}, "'Xeon' is a CPU; give a GPU"),
         (gpu_job(), {"name": "Abacus"}, "device 'Abacus' is not in the table"),
         (gpu_job(device="Abacus"), {"name": "H100"}, r"recorded device \(Abacus\) is not in"),
         (gpu_job(), {"name": "H100", "host_speedup": 0}, "host_speedup=0 is out of range"),

@@ -69,8 +69,9 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
     if not has_device(graph):
         raise TransformError("nothing to change: no device task in this graph; record on a GPU")
     old, new = _recorded(graph, recorded), device_named(name)
-    if new.vendor == "cpu":
-        raise TransformError(f"name={name!r} is a CPU; give a GPU")
+    for given, found in ((name, new), (recorded, old)):
+        if found.vendor == "cpu":
+            raise TransformError(f"{given!r} is a CPU; give a GPU")
     if old.name != new.name:
         graph = _moved(graph, old, new)
     if old.name != new.name or recorded:
