@@ -36,13 +36,9 @@ def aligned(before: Sequence[Call], after: Sequence[Call]) -> list[int]:
 def _scores(before: Sequence[Call], after: Sequence[Call]) -> np.ndarray:
     """Return (before, after): 0 for what cannot stand for each other, else at least 1."""
     names = {name: number for number, name in enumerate({_name(c) for c in (*before, *after)})}
-    shapes = {
-        shape: number for number, shape in enumerate({_shapes(c) for c in (*before, *after)})
-    }
+    shapes = {shape: number for number, shape in enumerate({_shapes(c) for c in (*before, *after)})}
     rows, columns = (np.array([names[_name(c)] for c in calls], int) for calls in (before, after))
-    mine, theirs = (
-        np.array([shapes[_shapes(c)] for c in calls], int) for calls in (before, after)
-    )
+    mine, theirs = (np.array([shapes[_shapes(c)] for c in calls], int) for calls in (before, after))
     is_same = rows[:, None] == columns
     return is_same * (1 + SAME_SHAPES * (mine[:, None] == theirs))
 

@@ -26,6 +26,23 @@ BEFORE, AFTER, SEGMENT = "before", "after", "segment"
 
 
 @dataclass(frozen=True)
+class Timing:
+    """Time of one operator, in ns; what could not be found out is NaN.
+
+    ``device_ns`` is the time of its kernels; ``spread`` half the interquartile range as a share.
+    """
+
+    ns: float = math.nan
+    device_ns: float = math.nan
+    spread: float = math.nan
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a time at all."""
+        return not math.isnan(self.ns)
+
+
+@dataclass(frozen=True)
 class Row:
     """One operator of one list, or one segment; times in ns, NaN where there is none.
 

@@ -47,13 +47,12 @@ def _converting_by_replacing() -> Iterator[None]:
     def apply(self: Any, convert: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's signature
         for child in self.children() if recurse else ():
             child._apply(convert)  # noqa: SLF001 - same
-        for table, new in (
-            (self._parameters, lambda old: converted(old, convert)),
-            (self._buffers, convert),
-        ):
-            for name, value in table.items():
-                if value is not None:
-                    table[name] = new(value)
+        for name, value in self._parameters.items():
+            if value is not None:
+                self._parameters[name] = converted(value, convert)
+        for name, value in self._buffers.items():
+            if value is not None:
+                self._buffers[name] = convert(value)
         return self
 
     torch.nn.Module._apply = apply  # noqa: SLF001 - same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -98,17 +99,25 @@ def _endless(job: Job) -> Iterator[Any]:
             )
 
 
-def load_job(target: str) -> Job:
+def load_job(target: str, **arguments: object) -> Job:
     """Return the job that *target* names: ``"file.py:function"`` or ``"module:function"``.
+
+    The function is called with *arguments*.
 
     Raises
     ------
     RecordError
-        The text is malformed, the file or function is absent, or what it returns is no `Job`.
+        The text is malformed, the file or function is absent, it takes no such arguments, or what
+        it returns is no `Job`.
     """
     function = load_target(target, "job", RecordError)
+    if refused := [given for given in arguments if not accepts(function, given)]:
+        raise RecordError(
+            f"{target} takes no keyword {refused[0]}: let the function have {refused[0]}=... and "
+            "build the job accordingly"
+        )
     try:
-        job = function()
+        job = function(**arguments)
     except RecordError:
         raise
     except SystemExit as error:
@@ -122,3 +131,13 @@ def load_job(target: str) -> Job:
             f"{target} returned {type(job).__name__}: return a foretrace.tracer.job.Job"
         )
     return job
+
+
+def accepts(function: Callable[..., object], keyword: str) -> bool:
+    """Tell whether *function* can be called with *keyword*."""
+    found = inspect.signature(function).parameters
+    return any(
+        p.kind is p.VAR_KEYWORD
+        or (name == keyword and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+        for name, p in found.items()
+    )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 KEPT_ELEMENTS = 64
 """Floating-point tensors up to this size keep their values: they are often counts or scales."""
 HOST_READS = ("aten::_local_scalar_dense", "aten::equal")
+Key = tuple[str, str]
+"""Operator and arguments."""
 SCALER = "aten::_amp_"
 """Operators of a gradient scaler: neither forward nor backward."""
 
@@ -58,6 +60,11 @@ class Call:
         """The arguments as canonical JSON: the same text for the same work."""
         given, named = self.arguments
         return json.dumps([*given, named] if named else given, default=_plain, sort_keys=True)
+
+    @property
+    def key(self) -> Key:
+        """What decides how long it takes."""
+        return self.operator, self.text
 
     @property
     def operands(self) -> list[Operand]:
@@ -96,19 +103,17 @@ class _Log(TorchDispatchMode):
         finally:
             self._is_on = True
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note the operator, then run it."""
         name = func._schema.name  # noqa: SLF001 - no public form
         kwargs = kwargs or {}
-        if not self._is_real and name in HOST_READS:
-            return True if name == "aten::equal" else _read_without_data(args[0])
         if self._is_on and not _is_free(func):
             is_backward = torch._C._current_graph_task_id() >= 0  # noqa: SLF001 - no public form
             phase = "backward" if is_backward else "forward"
             described = tree_map(self._described, (args, kwargs))
             self.calls.append(Call(func, described, "" if name.startswith(SCALER) else phase))
+        if not self._is_real and name in HOST_READS:
+            return True if name == "aten::equal" else _read_without_data(args[0])
         return func(*args, **kwargs)
 
     def _described(self, value: Any) -> Any:

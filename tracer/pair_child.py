@@ -144,35 +144,24 @@ class Bench:
         }
 
     def calibrate(self, change: Change, scenario: str) -> list[str]:
-        """Time the operators that *change*, measured just now, replaces; write them beside it.
-
-        Returns
-        -------
-        list[str]
-            What could not be timed, in words.
-        """
-        from foretrace.tracer import calibrate as timing
-        from foretrace.tracer.calibration_file import write
+        """Time what *change*, measured just now, replaces; return what could not be timed."""
+        from foretrace.tracer.pair_calibration import calibrate_pair
 
         assert self._kept is not None
         before, _ = self._kept
-        device = "cpu" if self.cpu else "cuda"
+        _, after = change.variants(cpu=self.cpu)
 
         def builder(variant: Variant) -> Callable[[], Job]:
+            device = "cpu" if self.cpu else "cuda"
             return lambda: build(self.model, variant, device=device, small=self.cpu)
 
-        _, after = change.variants(cpu=self.cpu)
-        what_if = timing.Change.of(scenario, builder(after))
-        if what_if.name not in timing.KNOWN:
-            return []
-        found = timing.calibrate(
+        return calibrate_pair(
             before.job,
-            builder(before.variant),
-            [what_if],
+            (builder(before.variant), builder(after)),
+            scenario,
             seconds=self.plan.calibration_seconds,
+            out=self.folder / f"{change.name}{CALIBRATION}",
         )
-        write(found.rows, found.where, self.folder / f"{change.name}{CALIBRATION}")
-        return found.left_out
 
     def _make_room(self) -> None:
         """Free what the last change left, before the next one is built."""
@@ -274,18 +263,9 @@ def run(task: Task) -> None:
             f"{time.time() - began:.0f} s"
         )
         if task.plan.calibration_seconds:
-            _calibrate(bench, result)
+            for line in bench.calibrate(CHANGES[name], result["scenario"]):
+                _say(f"{task.model} {name}: not calibrated: {line[:150]}")
         longest = max(longest, time.time() - began)
-
-
-def _calibrate(bench: Bench, result: dict[str, Any]) -> None:
-    """Calibrate the change of *result*; a failure costs the calibration, not the pair."""
-    try:
-        left_out = bench.calibrate(CHANGES[result["change"]], result["scenario"])
-    except (ImportError, RuntimeError, ValueError, OSError) as error:
-        left_out = [f"{type(error).__name__}: {error}"]
-    for line in left_out:
-        _say(f"{result['model']} {result['change']}: not calibrated: {line[:150]}")
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

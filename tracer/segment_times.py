@@ -17,8 +17,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from foretrace.errors import RecordError
+from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.job import runner
-from foretrace.tracer.operator_times import Timing, spread
+from foretrace.tracer.operator_times import spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,10 @@ def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
     gradients = _gradients(job, optimizer)
     updates = {
         kind: _copy(optimizer, gradients, flags).step
-        for kind, flags in {AS_IT_IS: {}, **{kind: _flags(optimizer, kind) for kind in kinds}}.items()
+        for kind, flags in {
+            AS_IT_IS: {},
+            **{kind: _flags(optimizer, kind) for kind in kinds},
+        }.items()
     }
     return _interleaved(updates, RUNS, FLUSH_BYTES, _device(gradients.values()))
 
@@ -147,7 +151,9 @@ def _once(run: Callable[[], object], device: str) -> tuple[int, float]:
     return _once_on_device(run)
 
 
-def _once_on_device(run: Callable[[], object]) -> tuple[int, float]:  # pragma: no cover - needs a GPU
+def _once_on_device(
+    run: Callable[[], object],
+) -> tuple[int, float]:  # pragma: no cover - needs a GPU
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     start.record()

@@ -1,0 +1,138 @@
+"""``foretrace calibrate``: what the user types goes in, a calibration file comes out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretrace.errors import RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.tracer.trace import Trace
+
+
+def calibrate(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TRACE TARGET TRANSFORM...",
+            help="The recording, the job (file.py:function) and the what-ifs to time it for.",
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time for each what-if.")] = 12.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; beside the trace by default.")
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Table of operator times; in the user's cache by default.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Time everything anew.")] = False,  # noqa: FBT002
+    merge: Annotated[  # noqa: FBT002
+        bool, typer.Option("--merge", help="Merge the given FILE... of calibrations into --out.")
+    ] = False,
+) -> None:
+    """Time operators as they are and as what-ifs make them, on this machine."""
+    given = arguments or []
+    if merge:
+        sys.stdout.write(merged([Path(text) for text in given], out))
+        return
+    if len(given) < 3:  # noqa: PLR2004 - trace, target and one what-if
+        raise typer.BadParameter("give TRACE TARGET TRANSFORM..., or --merge FILE... --out FILE")
+    path = calibrated(
+        Path(given[0]),
+        given[1],
+        given[2:],
+        seconds=seconds,
+        out=out,
+        cache=None if no_cache else cache or _default_cache(),
+    )
+    sys.stdout.write(f"wrote {path}: whatif and validate find it beside the trace\n")
+
+
+def calibrated(
+    trace: Path,
+    target: str,
+    what_ifs: Sequence[str],
+    *,
+    seconds: float,
+    out: Path | None,
+    cache: Path | None,
+) -> Path:
+    """Calibrate the job *target*, recorded as *trace*, for *what_ifs*; return the file written.
+
+    Changes that the file has from an earlier call stay in it, if the job is the same.
+
+    Raises
+    ------
+    ForetraceError
+        Trace, job or what-if are wrong, or nothing could be timed.
+    """
+    from foretrace.tracer import calibration_file, timing_cache
+    from foretrace.tracer.calibrate import calibrate as run
+    from foretrace.tracer.calibrate import where
+    from foretrace.tracer.changed_job import changed
+    from foretrace.tracer.files import load
+    from foretrace.tracer.job import load_job
+    from foretrace.transforms import parse_scenario
+    from foretrace.transforms.calibration import calibration_path
+
+    wanted = [changed(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
+    _same_threads(load(trace))
+    job = load_job(target)
+    here = where(job)
+    path = out or calibration_path(trace)
+    found = run(
+        job,
+        lambda: load_job(target),
+        wanted,
+        seconds=seconds,
+        known=timing_cache.load(cache, here) if cache else None,
+        keep=lambda timings: timing_cache.add(cache, here, timings) if cache else None,
+    )
+    for line in found.left_out:
+        sys.stderr.write(f"foretrace: not timed: {line}\n")
+    if not any(row.change for row in found.rows):
+        raise RecordError(f"nothing of {', '.join(c.text for c in wanted)} could be timed")
+    rows = found.rows
+    if path.exists():
+        old, there = calibration_file.read(path)
+        rows = (calibration_file.merged(old, rows) if there == found.where else []) or rows
+    calibration_file.write(rows, found.where, path)
+    return path
+
+
+def _same_threads(trace: Trace) -> None:
+    """Let torch use as many threads here as it did when *trace* was recorded."""
+    import torch
+
+    threads = (trace.meta.machine or {}).get("threads")
+    if threads:
+        torch.set_num_threads(int(threads))
+
+
+def merged(files: Sequence[Path], out: Path | None) -> str:
+    """Merge calibrations of one job, or tables of operator times, into *out*; say what it has.
+
+    Raises
+    ------
+    RecordError
+        There is nothing to merge, no place to write to, or the files do not go together.
+    """
+    from foretrace.tracer import calibration_file, timing_cache
+
+    if not files or out is None:
+        raise RecordError("--merge needs files and --out FILE")
+    if timing_cache.is_table(files[0]):
+        return f"wrote {out}: {timing_cache.merge(files, out)} operator time(s)\n"
+    return f"wrote {out}: {calibration_file.merge(files, out)} what-if(s)\n"
+
+
+def _default_cache() -> Path:
+    from foretrace.tracer.timing_cache import default_path
+
+    return default_path()
