@@ -9,9 +9,10 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
+from foretrace.tracer.trace import Device
 from foretrace.transforms.fused_optimizer import fused_optimizer
 from foretrace.transforms.literal import literal
-from foretrace.transforms.passes import find_update, passes_of, state_passes
+from foretrace.transforms.passes import find_any_update, find_update, passes_of, state_passes
 from tests.graphs import META, cpu_job, gpu_job
 from tests.test_primitives import links
 
@@ -45,10 +46,56 @@ def test_a_name_tells_the_memory_passes(name: str, passes: int) -> None:
 
 def test_what_the_recorder_saw_decides_the_fused_passes() -> None:
     """Else a square root gives Adam away, and one kind of kernel plain SGD."""
-    assert state_passes({"state_passes": 5}, ["sqrt"]) == 5
-    assert state_passes(None, ["mul", "Sqrt<float>"]) == 7
-    assert state_passes({}, ["mul", "add"]) == 5
-    assert state_passes({}, ["add"]) == 3
+    assert state_passes({"state_passes": 5}, ["sqrt"], {}) == 5
+    assert state_passes(None, ["mul", "Sqrt<float>"], {}) == 7
+    assert state_passes({}, ["mul", "add"], {}) == 5
+    assert state_passes({}, ["add"], {}) == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "passes"),
+    [
+        ({"MulFunctor": 2, "addcmul": 1, "sqrt": 1, "addcdiv": 1}, 7),
+        ({"Lerp": 1, "MulFunctor": 1, "addcmul": 1, "sqrt": 1, "addcdiv": 1}, 7),
+        ({"MulFunctor": 1, "addcmul": 1, "sqrt": 1, "addcdiv": 1}, 5),
+        ({"addcmul": 1, "sqrt": 1, "addcdiv": 1}, 5),
+        ({"multi_tensor_apply_kernel<AdamFunctor<float>>": 1}, 7),
+        ({"multi_tensor_apply_kernel<LAMBStage1Functor<float>>": 1}, 12),
+        ({"multi_tensor_apply_kernel<SGDFunctor<float>>": 1}, 5),
+        ({"multi_tensor_apply_kernel<AdagradFunctor<float>>": 1}, 5),
+        ({"sqrt_kernel_cuda(at::TensorIteratorBase &)::[lambda()]": 1}, 7),
+    ],
+)
+def test_kernels_give_the_optimizer_away(names: dict[str, float], passes: int) -> None:
+    """Adam scales two moments, RMSprop one, Adagrad none; a lambda is no LAMB."""
+    assert state_passes(None, list(names), names) == passes
+
+
+def test_the_user_may_know_better() -> None:
+    """LAMB's 12 passes in place of Adam's 7."""
+    adam, lamb = (fused_optimizer(gpu_job(), optimizer=name) for name in ("adam", "lamb"))
+    work = [g.tasks["work_ns"][g.tasks["name"].str.contains("Fused")].iloc[0] for g in (adam, lamb)]
+
+    assert work[1] / work[0] == pytest.approx(12 / 7, rel=0.01)
+    with pytest.raises(TransformError, match="optimizer='adm' is unknown"):
+        fused_optimizer(gpu_job(), optimizer="adm")
+
+
+def test_what_is_fused_can_still_be_read() -> None:
+    """apex: seven passes in two launches of 36 tensors."""
+    name = "multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>"
+    update = find_any_update(literal([(name, "kernel", 0, 70_000, "optimizer")] * 2))
+
+    assert (update.passes, update.state_passes, update.tensors) == (7, 7, 72)
+    assert update.pass_ns == pytest.approx(20_000, rel=0.01)
+
+
+def test_many_elements_take_several_launches() -> None:
+    """320 blocks of 65,536 elements per launch, whatever the number of tensors."""
+    meta = replace(META, devices=(Device(0, "A100-SXM4-80GB"),), optimizer={"bytes": 4 * 10**8})
+    graph = replace(gpu_job(), meta=meta)
+
+    assert find_update(graph).launches == 5
 
 
 def test_a_loop_becomes_one_kernel_of_seven_passes() -> None:
@@ -106,7 +153,7 @@ def test_unscaling_is_no_part_of_the_update() -> None:
     graph = check(fused_optimizer(foreach_adam(extra=unscale)))
 
     assert graph.tasks["name"].str.contains("non_finite").sum() == 1
-    assert len(links(graph, "launch")) == 2
+    assert len(links(graph, "launch")) == 3
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from foretrace.transforms.costs import (
 )
 from foretrace.transforms.devices import Hardware, hardware
 from foretrace.transforms.kernels import classes, precisions
-from foretrace.transforms.passes import Update, find_update
+from foretrace.transforms.passes import Update, find_any_update
 from foretrace.transforms.primitives import edge_rows, insert, insert_kernels, scale
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import first_per_step, launch_edges
@@ -136,7 +136,7 @@ def _scaled(
 def _update(graph: Graph) -> Update | None:
     """Return the optimizer's memory passes, from which the parameters' size follows."""
     try:
-        return find_update(graph)
+        return find_any_update(graph)
     except TransformError:
         return None
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.activations import Activations, activations, element_bytes
-from foretrace.transforms.columns import is_in, matches
+from foretrace.transforms.columns import is_in
 from foretrace.transforms.costs import STREAMING
 from foretrace.transforms.devices import hardware
 from foretrace.transforms.operators import parse_shapes
-from foretrace.transforms.passes import find_update
+from foretrace.transforms.passes import STATE_PASSES, find_any_update
 from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ CHANGES = "kept_activations"
 """Name in `Graph.extra`: what what-ifs did to the activations, as (kinds, factor) in order."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """Runs once per parameter in each backward pass; its input has the parameter's shape."""
-TWO_STATES = r"(?i)adam|lamb"
-PASSES_WITHOUT_STATE = 3
 GB = 1e9
 
 
@@ -172,7 +170,7 @@ def _parameter_bytes(graph: Graph) -> float:
     if device is None or device.memory_gbps is None:
         return 0.0
     try:
-        return find_update(graph).pass_ns * device.memory_gbps * STREAMING
+        return find_any_update(graph).pass_ns * device.memory_gbps * STREAMING
     except TransformError:
         return 0.0
 
@@ -190,13 +188,11 @@ def _gradient_bytes(graph: Graph) -> float:
     return float(total)
 
 
-def _states(graph: Graph) -> float:
+def _states(graph: Graph) -> int:
     """Return how many tensors of the parameters' size the optimizer keeps."""
-    recorded = graph.meta.optimizer or {}
-    if recorded.get("state_passes"):
-        return (float(recorded["state_passes"]) - PASSES_WITHOUT_STATE) / 2
+    recorded = (graph.meta.optimizer or {}).get("state_passes")
     try:
-        return (find_update(graph).state_passes - PASSES_WITHOUT_STATE) / 2
+        passes = int(recorded or find_any_update(graph).state_passes)
     except TransformError:
-        update = is_in(graph.tasks["phase"], "optimizer")
-        return 2.0 if (update & matches(graph.tasks["name"], TWO_STATES)).any() else 0.0
+        return 0
+    return 2 if passes == STATE_PASSES["lamb"] else (passes - STATE_PASSES["sgd_plain"]) // 2
