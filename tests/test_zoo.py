@@ -78,6 +78,7 @@ def test_every_change_of_a_cpu_can_be_built(name: str) -> None:
         runner(job)()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, as it loads its compiler
 def test_a_compiled_job_names_no_model() -> None:
     """The recorder's hooks would break the graph; compiling itself waits for the first step."""
     job = build(MODELS["dlrm"], Variant(optimizer="loop", compiled=True), device="cpu", small=True)

@@ -28,7 +28,8 @@ def faster_host(graph: Graph, *, speedup: float) -> Graph:
     Notes
     -----
     Assumes: calls, operators and the time between them speed up alike; loader threads too.
-    Unknown: how much of it waits for memory or disk, which a faster core does not shorten.
+    Unknown: how much of it waits for memory or disk, which a faster core does not shorten. Where
+    threads or copies compete (driver lock, copy engine), another one may come first than did.
     Source: the user's own figure.
 
     Examples
