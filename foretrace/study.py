@@ -125,7 +125,10 @@ def identity_row(trace: str, graph: Graph, cause: str | None = None) -> Identity
 
 
 def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
-    """Predict one recorded pair with and without its calibration; replay it unchanged."""
+    """Predict one recorded pair with and without its calibration, from a replay of its recording.
+
+    The recording was made on its own; the pair's step times were measured interleaved.
+    """
     recorded = build(pair.before)
     before = _with_truth(recorded, pair.before_ns / 1e6)
     scenario = parse_scenario([pair.scenario])
@@ -139,7 +142,14 @@ def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
         calibrated_ns=_calibrated_ns(pair, before, scenario),
         noise=pair.noise,
     )
-    return row, identity_row(pair.name, recorded, _unrest(recorded.meta.unprofiled_step_ns))
+    unchanged = IdentityRow(
+        pair.name,
+        _unrest(recorded.meta.unprofiled_step_ns),
+        measured_step(recorded).step_ns,
+        found.prediction.replayed_before_ns,
+        recorded.steps,
+    )
+    return row, unchanged
 
 
 def _step_row(found: Validation, before: Graph, scenario: Scenario) -> PairRow:

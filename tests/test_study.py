@@ -16,6 +16,7 @@ from tests.small_trace import write_small_trace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from foretrace.study_rows import Study
     from foretrace.tracer.trace import Trace
 
 
@@ -110,7 +111,7 @@ def entry(**settings: Any) -> dict[str, Any]:
     }
 
 
-def run(tmp_path: Path, **settings: Any) -> study.Study:
+def run(tmp_path: Path, **settings: Any) -> Study:
     """Run a study of one public pair."""
     write_small_trace(tmp_path)
     listed = {"shared": ".", "archives": [], "pair": [entry(**settings)]}
