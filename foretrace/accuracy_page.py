@@ -196,6 +196,7 @@ def _validated(table: Table) -> list[str]:
         "",
         "How far the measurement lies from the prediction, as a share of the prediction.",
         "Intervals carry the last column: 9 of 10 further pairs should stay within it.",
+        "Pairs that compare a part of the device time count with the error of that part.",
         f"A transform with fewer than {FEWEST_PAIRS} conclusive pairs is `unvalidated`.",
         f"With fewer than {ENOUGH_PAIRS} it takes the error of *all*, where that is larger.",
     ]
