@@ -113,10 +113,68 @@ def test_fp16_waits_for_the_scaler_once_per_step() -> None:
     assert "amp: the gradient scaler waits for the device once per step" in changed.notes
 
 
-def test_fp16_needs_an_optimizer_phase() -> None:
-    """Without one the scaler has no place."""
-    with pytest.raises(TransformError, match="needs the optimizer phase"):
-        amp(kernel("relu<float>"), dtype="fp16")
+def test_without_an_optimizer_phase_there_is_no_scaler() -> None:
+    """A note says so; inference needs none."""
+    changed = amp(kernel("relu<float>"), dtype="fp16")
+
+    assert not changed.tasks["name"].str.contains("unscale").any()
+    assert "the gradient scaler is left out" in " ".join(changed.notes)
+
+
+def test_a_job_in_16_bits_is_refused() -> None:
+    """One small fp32 product left behind is no reason to predict a gain."""
+    names = [("ampere_bf16_s16816gemm", 990_000), ("s1688gemm", 10_000)]
+    graph = literal([(name, "kernel", 0, work, "forward") for name, work in names], meta=META)
+
+    with pytest.raises(TransformError, match=r"no more than 1\.0% of the time of matrix products"):
+        amp(graph)
+
+
+OPERATORS = ("aten::mm", "aten::bmm", "aten::exp", "aten::relu", "aten::sum", "aten::sum")
+
+
+def test_the_operator_decides_what_sees_16_bits() -> None:
+    """Autocast keeps exponentials and forward sums in fp32; batched products cast no weight."""
+    names = (
+        "s1688gemm",
+        "s1688gemm",
+        "exp<float>",
+        "relu<float>",
+        "reduce<float>",
+        "reduce<float>",
+    )
+    phases = ["forward"] * 5 + ["backward"]
+    graph = literal(
+        [(n, "kernel", 0, 1_000_000, p) for n, p in zip(names, phases, strict=True)],
+        columns={"operator": range(6)},
+        operators={"name": OPERATORS, "parent": [-1] * 6},
+        meta=replace(META, devices=(Device(0, "A100"),)),
+    )
+    changed = amp(graph).tasks
+
+    halved, three_quarters = 500_000, 750_000
+    assert changed["work_ns"].tolist()[:6] == [
+        halved,
+        halved,
+        1_000_000,
+        three_quarters,
+        1_000_000,
+        three_quarters,
+    ]
+    assert len(changed) == 6 + 2  # weight and, as a reduction runs in backward, bias
+
+
+def test_kernels_of_one_convolution_cast_its_weight_once() -> None:
+    """Three kernels of one operator, no reduction in backward, so no bias."""
+    names = ("winogradForwardData<float>", "volta_sgemm", "winogradForwardOutput<float>")
+    graph = literal(
+        [(n, "kernel", 0, 1_000_000, "forward") for n in names],
+        columns={"operator": [0, 0, 0]},
+        operators={"name": ["aten::cudnn_convolution"], "parent": [-1]},
+        meta=META,
+    )
+
+    assert len(amp(graph).tasks) == 4
 
 
 def test_a_job_in_16_bits_has_nothing_to_gain() -> None:

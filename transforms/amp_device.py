@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.amp_scaler import with_scaler
+from foretrace.transforms.columns import Mask, Rows, by_category, is_in, matches
 from foretrace.transforms.costs import (
     TOUCHED,
     WINOGRAD,
@@ -23,10 +24,11 @@ from foretrace.transforms.costs import (
 )
 from foretrace.transforms.devices import Hardware, hardware
 from foretrace.transforms.kernels import classes, precisions
+from foretrace.transforms.operators import autocast
 from foretrace.transforms.passes import Update, find_any_update
-from foretrace.transforms.primitives import edge_rows, insert, insert_kernels, scale
+from foretrace.transforms.primitives import insert_kernels, scale
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import first_per_step, launch_edges
+from foretrace.transforms.selection import within_operator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
 MATRIX = ("gemm", "conv")
 BATCH_NORM = r"(?i)batch_?norm|(^|[\W_])bn_"
 FP32_NORM = r"(?i)layer_?norm|group_?norm|rms_?norm"
+FP32_KERNEL = r"::(pow|exp|log|reciprocal|rsqrt|acos|asin|cosh|sinh|tan|erfinv|softplus)_?\w*kernel"
+"""Element-wise kernels of operators that autocast runs in fp32, as PyTorch names them."""
+MOSTLY = 0.9
+"""From this share of 16-bit products on, a job runs under mixed precision already."""
+UNWEIGHTED = r"::(baddbmm|bmm)$"
+"""Products of two activations: no weight to cast."""
 BATCH_NORM_TOUCHED = 0.8
 """Share of a batch norm's bytes that are activations, which it takes in 16 bits."""
 
@@ -44,11 +52,6 @@ CAST_TO_NORM = 0.75
 
 CAST_PASSES = 1.5
 """Casting all weights reads 4 and writes 2 bytes per parameter: passes of 4 bytes."""
-
-UNSCALE_PASSES = 2
-FOUND_INF_BYTES = 4
-COPY_NS = 1_500
-"""Device time of a copy of a few bytes (all public traces: 1 to 2 us)."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,25 @@ class _Kernels:
         where = is_in(tasks["kind"], "kernel") & model_streams(self.graph, self.classes)
         return where & ~is_in(tasks["phase"], "optimizer", "load", "communication")
 
+    @cached_property
+    def narrow_share(self) -> float:
+        """Share of the time of matrix products and attention that runs in 16 or 8 bits."""
+        work = self.graph.tasks["work_ns"].to_numpy()
+        products = self.touched & np.isin(self.classes, (*MATRIX, "attention"))
+        narrow = products & np.isin(self.precisions, ["fp16", "bf16", "fp8"])
+        return float(work[narrow].sum() / max(work[products].sum(), 1))
+
+    @cached_property
+    def kept_wide(self) -> Mask:
+        """Kernels of operators on autocast's fp32 list; in backward known by name only."""
+        tasks, operators = self.graph.tasks, self.graph.operators
+        found = matches(tasks["name"], FP32_KERNEL)
+        if len(operators):
+            wide = by_category(operators["name"], lambda name: autocast(name) == "fp32")
+            operator = tasks["operator"].to_numpy()
+            found |= wide[operator] & (operator >= 0) & is_in(tasks["phase"], "forward")
+        return found
+
     def of(self, *names: str) -> Mask:
         """Return the kernels of these classes that compute in fp32 or TF32."""
         wide = np.isin(self.precisions, ["fp32", "tf32", "unknown"])
@@ -85,8 +107,13 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
         raise TransformError(f"dtype='bf16': {device.name} has no bf16 units; use dtype='fp16'")
     matrix = kernels.of(*MATRIX) & np.isin(kernels.precisions, ["fp32", "tf32"])
     heavy = matrix | (kernels.of("attention") & (kernels.precisions == "fp32"))
-    if not heavy.any():
-        raise TransformError("nothing to change: no fp32 or TF32 matrix product in this graph")
+    if not heavy.any() or kernels.narrow_share > MOSTLY:
+        raise TransformError(
+            "nothing to change: no fp32 or TF32 matrix product in this graph"
+            if not heavy.any()
+            else f"nothing to change: no more than {1 - kernels.narrow_share:.1%} of the time of "
+            "matrix products is not in 16 bits already"
+        )
     update = _update(graph)
     scaled = _scaled(graph, kernels, device, dtype, attention)
     scaled = _weight_casts(scaled, kernels, matrix, update)
@@ -94,9 +121,11 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
     notes = [f"amp: attention kernels after the change are {attention}"] * bool(
         (heavy & ~matrix).any()
     )
-    if dtype == "fp16":
-        scaled = _scaler(scaled, update)
+    if dtype == "fp16" and update is not None:
+        scaled = with_scaler(scaled, update)
         notes.append("amp: the gradient scaler waits for the device once per step")
+    elif dtype == "fp16":
+        notes.append("amp: this trace has no optimizer phase, so the gradient scaler is left out")
     if device is None:
         notes.append("amp: the device is not in the table, so published constants were used")
     return noted(scaled, *notes)
@@ -123,7 +152,7 @@ def _scaled(
         (matrix & is_fp32 & ~winograd, simt),
         (matrix & is_fp32 & winograd, spared),
         (kernels.of("attention") & is_fp32, attention_speedup(attention, dtype, device)),
-        (kernels.of("pointwise", "reduce") & is_fp32, memory),
+        (kernels.of("pointwise", "reduce") & is_fp32 & ~kernels.kept_wide, memory),
         (batch_norm & is_fp32, norm),
     )
     work = graph.tasks["work_ns"].to_numpy()
@@ -144,8 +173,9 @@ def _update(graph: Graph) -> Update | None:
 def _weight_casts(graph: Graph, kernels: _Kernels, matrix: Mask, update: Update | None) -> Graph:
     """Cast each weight (and bias) before its product, and each gradient after."""
     tasks = kernels.graph.tasks
-    backward = np.flatnonzero(matrix & is_in(tasks["phase"], "backward"))
-    forward = np.flatnonzero(matrix & ~is_in(tasks["phase"], "backward"))
+    matrix = matrix & ~within_operator(kernels.graph, UNWEIGHTED)
+    behind = is_in(tasks["phase"], "backward")
+    backward, forward = (_products(kernels.graph, matrix & w) for w in (behind, ~behind))
     if not len(forward):
         return graph
     reduces = int((kernels.of("reduce") & is_in(tasks["phase"], "backward")).sum())
@@ -160,6 +190,15 @@ def _weight_casts(graph: Graph, kernels: _Kernels, matrix: Mask, update: Update 
     if len(backward):
         graph = _cast(graph, _spread(backward, len(anchors)), "after", work, "roofline")
     return graph
+
+
+def _products(graph: Graph, kernels: Mask) -> Rows:
+    """Return the first of *kernels* of each operator, and all of those without one."""
+    rows = np.flatnonzero(kernels)
+    operator = graph.tasks["operator"].to_numpy().astype(np.int64)[rows]
+    key = np.where(operator >= 0, operator, -1 - np.arange(len(rows)))
+    _, first = np.unique(key, return_index=True)
+    return rows[np.sort(first)]
 
 
 def _norm_casts(graph: Graph, kernels: _Kernels) -> Graph:
@@ -189,81 +228,3 @@ def _cast(graph: Graph, anchors: Rows, place: str, work: npt.NDArray[np.int64], 
 def _spread(rows: Rows, count: int) -> Rows:
     """Return *count* of *rows*, evenly spread (some twice when there are fewer)."""
     return rows[np.linspace(0, len(rows) - 1, count).round().astype(np.int64)]
-
-
-def _scaler(graph: Graph, update: Update | None) -> Graph:
-    """Unscale the gradients before the update, and wait for the verdict on the host."""
-    if update is None:
-        raise TransformError(
-            "dtype='fp16' needs the optimizer phase to place the gradient scaler, and this "
-            "trace has none; use dtype='bf16'"
-        )
-    where = np.append(update.where, np.zeros(len(graph.tasks) - len(update.where), bool))
-    first = first_per_step(graph, where)
-    earlier = _other_threads_call(graph, first)
-    launches = update.launches
-    work = round(UNSCALE_PASSES * update.pass_ns / launches) + update.floor_ns
-    graph, _ = insert_kernels(
-        graph,
-        np.repeat(first, launches),
-        place="before",
-        name="multi_tensor_apply_kernel<unscale> (predicted)",
-        work_ns=work,
-        cost="roofline",
-    )
-    edges = launch_edges(graph)[first]
-    first, edges, earlier = first[edges >= 0], edges[edges >= 0], earlier[edges >= 0]
-    calls = graph.edges["src"].to_numpy()[edges].astype(np.int64)
-    if not len(calls):
-        return graph
-    graph, copies = insert(
-        graph,
-        first,
-        place="before",
-        name="Memcpy DtoH (Device -> Pageable)",
-        kind="memcpy",
-        work_ns=COPY_NS,
-        bytes=FOUND_INF_BYTES,
-        cost="prior",
-    )
-    graph, waits = insert(
-        graph,
-        calls,
-        place="before",
-        name="cudaMemcpyAsync",
-        kind="launch",
-        wait="own",
-        return_ns=graph.platform.return_lag_ns,
-        work_ns=graph.platform.launch_ns,
-        cost="prior",
-    )
-    lag = graph.platform.launch_latency_ns
-    edges = edge_rows(graph.edges, waits, copies, "launch", lag)
-    edges = edge_rows(edges, earlier[earlier >= 0], waits[earlier >= 0], "join", 0)
-    return replace(graph, edges=edges)
-
-
-def _other_threads_call(graph: Graph, kernels: Rows) -> Rows:
-    """Return, per kernel, the last call of another thread that launched earlier on its stream.
-
-    −1 where its step has none. A call that blocks until the stream is done must come after it,
-    also where the recording does not show how the threads wait for each other: else it would
-    hold the driver's lock against the launch that it waits for.
-    """
-    now = graph.edges["shift"].to_numpy() == 0
-    call, before = (
-        _sources(graph, is_in(graph.edges["kind"], kind) & now) for kind in ("launch", "stream")
-    )
-    lane = graph.tasks["lane"].to_numpy()
-    own, at = lane[call[kernels]], before[kernels]
-    while (on := (at >= 0) & ((call[at] < 0) | (lane[call[at]] == own))).any():
-        at[on] = before[at[on]]
-    return np.where(at >= 0, call[at], -1)
-
-
-def _sources(graph: Graph, edges: Mask) -> Rows:
-    """Return, per task, where one of *edges* comes from; −1 where none leads to it."""
-    found = np.full(len(graph.tasks), -1, np.int64)
-    src, dst = (graph.edges[c].to_numpy()[edges] for c in ("src", "dst"))
-    found[dst] = src
-    return found

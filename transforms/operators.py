@@ -35,17 +35,24 @@ OPERATOR_RULES = (
 _RULES = tuple((name, re.compile(pattern)) for name, pattern in OPERATOR_RULES)
 
 AUTOCAST_LOW = re.compile(
-    r"::(addbmm|addmm|addmv|baddbmm|bmm|mm|mv|linear|matmul|prelu|einsum)$"
-    r"|conv(olution|\d|_t)|mkldnn_rnn|scaled_dot_product|::(lstm|gru|rnn)"
+    r"::(__matmul__|addbmm|addmm|addmv|addr|baddbmm|bmm|chain_matmul|linalg_multi_dot|mm|mv|linear"
+    r"|matmul|prelu|einsum)$|conv(olution|\d|_t)|mkldnn_rnn|scaled_dot_product"
+    r"|::(lstm|gru|rnn)(_\w*cell)?"
 )
 """Operators that autocast runs in 16 bits (PyTorch's list, CPU and CUDA alike)."""
 
 AUTOCAST_FP32 = re.compile(
-    r"softmax|layer_norm|group_norm|_loss|cross_entropy|::(pow|exp|log|sum|prod|norm|cdist)"
+    r"softmax|layer_norm|group_norm|_loss|cross_entropy|kl_div|cosine_similarity"
+    r"|::(__r?pow__|__r(true)?div__|acos|asin|cosh|sinh|tan|erfinv|exp|expm1|log|log10|log1p|log2"
+    r"|pow|reciprocal|rsqrt|softplus|sum|prod|cumsum|cumprod|norm|linalg_vector_norm|renorm"
+    r"|dist|cdist|pdist)_?$"
 )
 """Operators that autocast runs in fp32 on CUDA."""
 
-AUTOCAST_PROMOTE = re.compile(r"::(addcdiv|addcmul|cat|stack|dot|index_put|scatter_add|cross)")
+AUTOCAST_PROMOTE = re.compile(
+    r"::(addcdiv|addcmul|atan2|bilinear|cat|stack|cross|dot|grid_sampler|index_put|scatter_add"
+    r"|tensordot)"
+)
 """Operators that take the widest type among their inputs."""
 
 
