@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foretrace.schema import table
-from foretrace.transforms.calibration import CALIBRATION_COLUMNS, KEY, Calibration
+from foretrace.tracer.calibration_file import KEY
+from foretrace.transforms.calibration import CALIBRATION_COLUMNS, Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

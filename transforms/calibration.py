@@ -18,6 +18,7 @@ import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.schema import Column, table
+from foretrace.tracer.calibration_file import FORMAT, KEY
 from foretrace.transforms.scenario import noted
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
-FORMAT = 1
-"""Raised when an older reader would misread the file."""
-KEY = b"foretrace"
 ENDING = ".calibration.parquet"
 MOST_BYTES = 1 << 28
 LISTS = ("before", "after", "segment")
