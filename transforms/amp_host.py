@@ -12,7 +12,7 @@ from foretrace.transforms.columns import is_in
 from foretrace.transforms.costs import TOUCHED, machine_rate, partly_halved
 from foretrace.transforms.operators import autocast, parse_shapes, task_operator_classes
 from foretrace.transforms.primitives import insert, scale
-from foretrace.transforms.products import product_ns
+from foretrace.transforms.products import nearest, product_ns
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import require
 
@@ -47,9 +47,11 @@ def amp_on_host(graph: Graph, dtype: str) -> Graph:
     require(product | convolution, graph, "matrix product or convolution")
     peaks = np.where(classes == "attention", rates["attention"], rates["gemm"])
     peaks = np.where(convolution, rates["conv"], peaks)
-    factor = _product_factors(graph, product | convolution, peaks)
-    changed = scale(graph, product | convolution, factor, cost="roofline")
-    memory = host & np.isin(classes, MEMORY)
+    known = _known_factors(graph, host)
+    inside = np.isfinite(known)
+    factor = np.where(inside, known, peaks)
+    changed = scale(graph, product | convolution | (host & inside), factor, cost="roofline")
+    memory = host & np.isin(classes, MEMORY) & ~inside
     changed = scale(changed, memory, partly_halved(TOUCHED), cost="prior")
     changed = _with_casts(changed, rates["cast_gbps"])
     return noted(
@@ -75,24 +77,31 @@ def _rates(graph: Graph) -> dict[str, float]:
     return {"gemm": fp32 / bf16, "conv": ratio, "attention": attention, "cast_gbps": cast}
 
 
-def _product_factors(
-    graph: Graph, where: Mask, peaks: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """How much longer each product takes: by the probed rate of its kind, else by *peaks*."""
+def _known_factors(graph: Graph, where: Mask) -> npt.NDArray[np.float64]:
+    """How much longer the tasks of each product take, by the probed rate of its kind.
+
+    NaN where no rate is known. What a product calls (a bias copied, an unfolded image) is part of
+    it; an operator that only contains a known product dispatches, and keeps its time.
+    """
     machine = graph.meta.machine or {}
     rates, operator = machine.get("products"), graph.tasks["operator"].to_numpy()
     if not rates or not len(graph.operators):
-        return peaks
+        return np.full(len(operator), np.nan)
     after = product_ns(graph, rates, "bf16")
+    is_product = np.isfinite(after)
+    rows = np.where(is_product, np.arange(len(after), dtype=np.float64), np.nan)
+    product = np.append(nearest(graph.operators["parent"].to_numpy(), rows), np.nan)[operator]
+    found = np.nan_to_num(product, nan=-1).astype(np.int64)
     if machine.get("has_bf16"):
         before = product_ns(graph, rates, "fp32")
     else:
-        own = np.where(where, graph.tasks["work_ns"], 0)
-        known = operator >= 0
-        before = np.bincount(operator[known], own[known], len(after)).astype(np.float64)
+        spent = where & (found >= 0)
+        work = graph.tasks["work_ns"].to_numpy()[spent]
+        before = np.bincount(found[spent], work, len(after)).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.append(after / before, np.nan)[operator]
-    return np.where(np.isfinite(ratio), ratio, np.where(_around_product(graph, after), 1.0, peaks))
+        ratio = np.append(after / before, np.nan)[found]
+    ratio = np.where(np.isfinite(ratio), ratio, np.nan)
+    return np.where(_around_product(graph, after) & (found < 0), 1.0, ratio)
 
 
 def _around_product(graph: Graph, product: npt.NDArray[np.float64]) -> Mask:

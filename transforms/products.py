@@ -45,7 +45,7 @@ def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.flo
     weights = _weights(operators, names, texts)
     backward = (operators["phase"] == "backward").to_numpy(bool)
     known: dict[tuple[int, int, bool], Product | None] = {}
-    counted = _nearest(operators["parent"].to_numpy(), operators["flops"].to_numpy())
+    counted = nearest(operators["parent"].to_numpy(), operators["flops"].to_numpy())
     result = np.full(len(operators), np.nan)
     keys = zip(
         operators["name"].cat.codes.tolist(),
@@ -94,7 +94,7 @@ def _product(name: str, text: str, weights: set[Shape], *, backward: bool) -> Pr
     return None
 
 
-def _nearest(
+def nearest(
     parent: npt.NDArray[np.int64], value: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Per operator: its own value, else that of the nearest operator around it that has one."""
