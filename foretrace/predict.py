@@ -7,6 +7,7 @@ replays after and before the change, applied to the step time that was really me
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,14 +16,16 @@ from foretrace.errors import TransformError
 from foretrace.replay import replay
 from foretrace.tracer.measure import drift, trimmed_mean
 from foretrace.transforms import apply
+from foretrace.transforms.activations import activations
 from foretrace.transforms.calibration import attach, calibration_of
-from foretrace.transforms.memory import memory_warnings
+from foretrace.transforms.memory import CHANGES, memory_warnings
 from foretrace.transforms.scenario import describe_scenario
 from foretrace.validated import ValidatedError, changes_made, validated_error
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.replay.timeline import Timeline
+    from foretrace.transforms.activations import Activations
     from foretrace.transforms.calibration import Calibration
     from foretrace.transforms.scenario import Scenario
 
@@ -142,6 +145,11 @@ class Baseline:
         """The job as recorded."""
         return self.timeline.graph
 
+    @cached_property
+    def kept(self) -> Activations | None:
+        """What the job keeps in memory between forward and backward."""
+        return activations(self.graph)
+
 
 def baseline(graph: Graph) -> Baseline:
     """Replay *graph* unchanged, once for all predictions from it.
@@ -209,7 +217,7 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         warnings=doubts
         + _warnings(graph, before)
         + _prediction_warnings(measured, after, error)
-        + memory_warnings(graph, changed)
+        + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
         + _uncovered(changed, costs),
     )
 
@@ -246,9 +254,10 @@ def step_interval(samples_ns: tuple[int, ...]) -> tuple[float, float]:
 
 
 def _cost_shares(graph: Graph) -> dict[str, float]:
-    work = graph.tasks["work_ns"].groupby(graph.tasks["cost"], observed=True).sum()
-    total = work.sum()
-    return {str(cost): float(ns / total) for cost, ns in work.items() if ns > 0}
+    cost = graph.tasks["cost"].array
+    work = np.bincount(cost.codes + 1, graph.tasks["work_ns"], len(cost.categories) + 1)[1:]
+    shares = zip(cost.categories.tolist(), (work / work.sum()).tolist(), strict=True)
+    return {str(name): share for name, share in shares if share > 0}
 
 
 def _warnings(graph: Graph, timeline: Timeline) -> tuple[str, ...]:

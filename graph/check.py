@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def check(graph: Graph) -> Graph:
+def check(graph: Graph, known: Graph | None = None) -> Graph:
     """Return *graph* if it holds every invariant.
+
+    What it shares with *known*, a valid graph of which it is an edit, needs no second look.
 
     Raises
     ------
@@ -44,25 +46,65 @@ def check(graph: Graph) -> Graph:
     require(graph.edges, EDGE_COLUMNS, GraphError, "edges")
     require(graph.lanes, LANE_COLUMNS, GraphError, "lanes")
     require(graph.operators, OPERATOR_COLUMNS, GraphError, "operators")
-    tasks, edges = graph.tasks, graph.edges
-    _known(tasks, "kind", TASK_KINDS)
-    _known(tasks, "phase", PHASES)
-    _known(tasks, "wait", WAITS)
-    _known(tasks, "cost", COSTS)
-    _known(edges, "kind", tuple(EDGE_KINDS))
-    _known(graph.lanes, "kind", LANE_KINDS)
-    _within(tasks, "lane", 0, len(graph.lanes))
-    _within(tasks, "wait_lane", -1, len(graph.lanes))
-    _within(tasks, "operator", -1, len(graph.operators))
-    _within(tasks, "work_ns", 0, None)
-    _within(tasks, "duration_ns", 0, None)
-    _within(edges, "src", 0, len(tasks))
-    _within(edges, "dst", 0, len(tasks))
-    _within(edges, "shift", 0, None)
+    for table, column, values in _VALUES:
+        _known(getattr(graph, table), column, values)
+    as_many = known is not None and _as_many(graph, known)
+    for table, column, low, limit in _RANGES:
+        high = None if limit is None else len(getattr(graph, limit))
+        old = getattr(known, table) if as_many else None
+        _within(getattr(graph, table), column, low, high, old)
     if graph.steps < 1:
         raise GraphError(f"a graph has at least 1 step, not {graph.steps}")
-    _edges(graph)
+    if known is None or not as_many or not _same_edges(graph, known):
+        _edges(graph)
     return graph
+
+
+_VALUES = (
+    ("tasks", "kind", TASK_KINDS),
+    ("tasks", "phase", PHASES),
+    ("tasks", "wait", WAITS),
+    ("tasks", "cost", COSTS),
+    ("edges", "kind", tuple(EDGE_KINDS)),
+    ("lanes", "kind", LANE_KINDS),
+)
+_RANGES = (
+    ("tasks", "lane", 0, "lanes"),
+    ("tasks", "wait_lane", -1, "lanes"),
+    ("tasks", "operator", -1, "operators"),
+    ("tasks", "work_ns", 0, None),
+    ("tasks", "duration_ns", 0, None),
+    ("edges", "src", 0, "tasks"),
+    ("edges", "dst", 0, "tasks"),
+    ("edges", "shift", 0, None),
+)
+"""Table, column, lowest value, and the table whose length limits it."""
+
+
+def _as_many(graph: Graph, known: Graph) -> bool:
+    return all(
+        len(getattr(graph, table)) == len(getattr(known, table))
+        for table in ("tasks", "lanes", "operators")
+    )
+
+
+def _same_edges(graph: Graph, known: Graph) -> bool:
+    """Tell whether the edges, and what is asked of the tasks at their ends, are the same."""
+    of_edges = (column.name for column in EDGE_COLUMNS if column.name != "rule")
+    return all(shared(graph.edges[c], known.edges[c]) for c in of_edges) and all(
+        shared(graph.tasks[c], known.tasks[c]) for c in ("lane", "kind")
+    )
+
+
+def shared(one: pd.Series, other: pd.Series) -> bool:
+    """Tell whether two columns are the same values in the same memory, as unedited ones are."""
+    values: list[NDArray[np.generic]] = []
+    for column in (one, other):
+        array = column.array
+        values.append(np.asarray(array.codes if hasattr(array, "codes") else array))
+    if hasattr(one.array, "codes") and one.array.categories is not other.array.categories:
+        return False
+    return bool(values[0].__array_interface__ == values[1].__array_interface__)
 
 
 def _known(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
@@ -75,7 +117,11 @@ def _known(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
         raise GraphError(f"{column} {strange[0]!r} is unknown, expected one of {', '.join(values)}")
 
 
-def _within(frame: pd.DataFrame, column: str, low: int, high: int | None) -> None:
+def _within(
+    frame: pd.DataFrame, column: str, low: int, high: int | None, known: pd.DataFrame | None
+) -> None:
+    if known is not None and shared(frame[column], known[column]):
+        return
     values = frame[column].to_numpy()
     wrong = values < low if high is None else (values < low) | (values >= high)
     if wrong.any():

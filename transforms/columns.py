@@ -21,11 +21,21 @@ Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 
+FEW = 8
+"""So many comparisons of all codes are quicker than looking every code up."""
+
+
 def by_category(column: pd.Series, holds: Callable[[str], bool]) -> Mask:
     """Return where *column*'s value satisfies *holds*, asked once per distinct value."""
     values = column.array
-    flags = [bool(holds(str(value))) for value in values.categories]
-    return np.array([*flags, False])[values.codes]
+    flags = [bool(holds(str(value))) for value in values.categories.tolist()]
+    if sum(flags) > FEW:
+        return np.array([*flags, False])[values.codes]
+    where = np.zeros(len(values), bool)
+    for code, is_wanted in enumerate(flags):
+        if is_wanted:
+            where |= values.codes == code
+    return where
 
 
 def is_in(column: pd.Series, *values: str) -> Mask:
@@ -36,11 +46,7 @@ def is_in(column: pd.Series, *values: str) -> Mask:
     >>> is_in(pd.Series(["a", "b", None], dtype="category"), "a", "c").tolist()
     [True, False, False]
     """
-    known = column.array
-    places = known.categories.get_indexer(values)
-    flags = np.zeros(len(known.categories) + 1, bool)
-    flags[places[places >= 0]] = True
-    return flags[known.codes]
+    return by_category(column, lambda value: value in values)
 
 
 def matches(column: pd.Series, pattern: str) -> Mask:

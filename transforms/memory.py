@@ -134,8 +134,12 @@ def capacity_bytes(graph: Graph) -> float | None:
     return None if size is None else size * GB
 
 
-def memory_warnings(before: Graph, after: Graph) -> tuple[str, ...]:
+def memory_warnings(
+    before: Graph, after: Graph, kept: Activations | None = None
+) -> tuple[str, ...]:
     """Say that a changed job does not fit into the device's memory, if so.
+
+    *kept* are the activations of *before*, where they are known.
 
     The recorded job did fit: an estimate that says otherwise is cut to what there was. A what-if
     that keeps no more than before on a device that is no smaller is not looked at.
@@ -145,7 +149,7 @@ def memory_warnings(before: Graph, after: Graph) -> tuple[str, ...]:
     grows = any(factor > 1 for _, factor in changes)
     if room is None or (not grows and (there is None or room >= there)):
         return ()
-    kept = activations(before)
+    kept = kept or activations(before)
     old, new = (_peak(before, kept, each) for each in (before.extra.get(CHANGES, ()), changes))
     if old is None or new is None:
         return ()

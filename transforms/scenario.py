@@ -175,7 +175,7 @@ def find_transform(name: str) -> Transform:
 
 
 def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
-    """Apply every what-if in order and check the graph after each.
+    """Apply every what-if to a valid graph, in order, and check what each changed.
 
     Plain functions from graph to graph are welcome too.
 
@@ -187,8 +187,7 @@ def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
     from foretrace.graph.check import check
 
     for change in scenario:
-        graph = change(graph)
-        check(graph)
+        graph = check(change(graph), graph)
     return graph
 
 
