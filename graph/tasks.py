@@ -199,7 +199,11 @@ def _fill(parts: Parts, rows: Ints, meta: TraceMeta) -> Floats:
 
 
 def _exclusive(parts: Parts, rows: Ints, fill: Floats) -> Ints:
-    """Work of device tasks; where kernels that each fill the device overlap, time counts once."""
+    """Return the work of device tasks; of kernels that each fill the device, the overlap once.
+
+    One that begins before another has drained works for the rest only. One that ran wholly inside
+    another keeps its length: without the other one it is not free.
+    """
     devices = parts.devices
     busy = devices.busy_ns[rows].copy()
     full = np.flatnonzero((devices.kind[rows] == KERNEL) & (np.nan_to_num(fill, nan=0) >= 1))
@@ -208,5 +212,6 @@ def _exclusive(parts: Parts, rows: Ints, fill: Floats) -> Ints:
         here = here[np.argsort(devices.start_ns[rows[here]], kind="stable")]
         start, end = devices.start_ns[rows[here]], devices.end_ns[rows[here]]
         reached = np.append(start[:1], np.maximum.accumulate(end)[:-1])
-        busy[here] = np.minimum(busy[here], np.clip(end - np.maximum(start, reached), 0, None))
+        rest = np.clip(end - np.maximum(start, reached), 0, None)
+        busy[here] = np.where(rest > 0, np.minimum(busy[here], rest), busy[here])
     return busy

@@ -164,6 +164,20 @@ def test_kernels_that_share_a_full_device_count_once() -> None:
     assert microseconds(tasks["work_ns"][tasks["kind"] == "kernel"]) == [100, 60]
 
 
+def test_a_kernel_inside_another_is_not_free() -> None:
+    """Both fill the device; what ran inside keeps its 20 µs."""
+    full: Row = {"blocks": 4_320, "block_threads": 256}
+    rows = [
+        call(0, 5, 1),
+        call(5, 5, 2),
+        kernel(10, 100, 1, **full),
+        kernel(70, 20, 2, stream=8, **full),
+    ]
+    tasks = build(trace(steps(2, 300, rows))).tasks
+
+    assert microseconds(tasks["work_ns"][tasks["kind"] == "kernel"]) == [100, 20]
+
+
 def test_device_work_without_a_launch_goes_with_its_neighbours() -> None:
     """Work of a lost call between two known ones stays, and a note says so."""
     rows = [call(0, 5, 1), kernel(10, 10, 1), kernel(20, 10, -1), call(8, 5, 2), kernel(30, 10, 2)]
