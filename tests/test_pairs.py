@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-TINY = Plan(rounds=2, block=1, slow_block=2, warmup=2, window=2, windows=1, plain=1)
+TINY = Plan(
+    rounds=2,
+    block=1,
+    slow_block=2,
+    warmup=2,
+    window=2,
+    windows=1,
+    plain=1,
+    calibration_seconds=0.2,
+)
 ROOT = Path(__file__).parent.parent
 
 
@@ -76,6 +85,8 @@ def test_pairs_read_back_whole(recorded: Any) -> None:
         assert fused.noise >= 0
         assert len(fused.before.events) > len(fused.after.events)
         assert loader.after.meta.loader["workers"] == 1  # type: ignore[index]
+        assert fused.calibration.startswith(b"PAR1")  # type: ignore[union-attr]
+        assert loader.calibration is None  # nothing to time alone
 
 
 def test_unpacked_pairs_read_as_well(recorded: Any, tmp_path: Path) -> None:
@@ -120,6 +131,7 @@ def test_one_task_measures_all_its_changes(
         "cuda_graphs.failed.json",
         "fused.after.json",
         "fused.before.json",
+        "fused.calibration.parquet",
         "fused.pair.json",
     ]
 
