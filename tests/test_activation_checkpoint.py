@@ -12,6 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.activation_checkpoint import (
+    SAVED_NS,
     SEGMENT_NS,
     activation_checkpoint,
     blocks,
@@ -69,6 +70,22 @@ def test_each_block_is_computed_again_just_before_its_backward() -> None:
     ]
     extra = replay(changed).step_ns - replay(before).step_ns
     assert extra == 2 * SEGMENT_NS + 100 + 10 + 20 + 300
+
+
+def test_every_tensor_that_is_kept_goes_through_hooks() -> None:
+    """A linear keeps two and counts once, whatever it calls; a ReLU keeps one, a view none."""
+    names = ["aten::linear", "aten::addmm", "aten::relu", "aten::view"]
+    graph = literal(
+        [(name, "host", 0, 50, "forward") for name in names]
+        + [("AddmmBackward0", "host", 0, 90, "backward")],
+        columns={"module": pd.Categorical(["fc"] * 5), "operator": [0, 1, 2, 3, -1]},
+        operators={"name": names, "parent": [-1, 0, -1, -1]},
+    )
+
+    changed = activation_checkpoint(graph, modules="fc")
+
+    once = changed.tasks[changed.tasks["name"] == "checkpoint (predicted)"]
+    assert once["work_ns"].tolist() == [SEGMENT_NS + 3 * SAVED_NS]
 
 
 def test_the_modules_can_be_named() -> None:
