@@ -102,7 +102,7 @@ def test_the_same_types_take_the_ratio() -> None:
     assert changed.tasks["work_ns"].tolist() == [100, 500, 100, 800, 900]
     assert changed.tasks["cost"].tolist() == ["recorded", *["measured"] * 3, "recorded"]
     assert changed.notes == (
-        "channels_last(): costs measured operator by operator, 94% of forward and backward",
+        "channels_last: costs measured operator by operator, 94% of forward and backward",
     )
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 ENDING = ".calibration.parquet"
 MOST_BYTES = 1 << 28
+UNQUIET = 0.1
+"""Timings that vary by more than this share, on average over their time, are not to be trusted."""
 LISTS = ("before", "after", "segment")
 
 CALIBRATION_COLUMNS = (
@@ -66,6 +68,13 @@ class Calibration:
     def changes(self) -> tuple[str, ...]:
         """What-ifs that were timed, in canonical form."""
         return tuple(sorted({canonical(str(c)) for c in self.entries["change"].unique()} - {""}))
+
+    @property
+    def unrest(self) -> float:
+        """How much the runs of one operator vary, as a share; the mean over all timed work."""
+        timed = self.entries[self.entries["spread"].notna() & self.entries["ns"].notna()]
+        total = timed["ns"].sum()
+        return float((timed["ns"] * timed["spread"]).sum() / total) if total else 0.0
 
     def after(self, change: str) -> pd.DataFrame:
         """Operators of the job after *change*, in order; empty where that was not timed."""
@@ -137,7 +146,8 @@ def calibration_path(trace: str | Path) -> Path:
 def attach(graph: Graph, calibration: Calibration) -> Graph:
     """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
 
-    A calibration of another processor, or with another number of threads, is noted as such.
+    A calibration of another processor, with another number of threads, or of a machine that was
+    not quiet, is noted as such.
     """
     machine = graph.meta.machine or {}
     there = {"processor": machine.get("cpu"), "number of threads": machine.get("threads")}
@@ -147,6 +157,11 @@ def attach(graph: Graph, calibration: Calibration) -> Graph:
         for what in here
         if here[what] and there[what] and here[what] != there[what] and not graph.meta.devices
     ]
+    if calibration.unrest > UNQUIET:
+        other.append(
+            f"the calibrated operators vary by {calibration.unrest:.0%} from run to run: "
+            "calibrate again on a quiet machine before trusting a prediction"
+        )
     graph = noted(graph, *other)
     return replace(graph, extra={**graph.extra, "calibration": calibration})
 

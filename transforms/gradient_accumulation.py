@@ -142,6 +142,8 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
             return noted(repeated, "gradient_accumulation: adding gradients is not counted")
         host = backward & is_in(graph.tasks["kind"], "host")
         calls = _copied(_last_per_step(graph, host), original, copies[1:])
+        if source == "measured":
+            repeated = noted(repeated, "gradient_accumulation: what is added was measured")
     if len(calls):
         repeated, _ = insert(repeated, calls, name=NAME, kind="host", work_ns=host_ns, cost=source)
     return repeated

@@ -79,8 +79,8 @@ def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> 
     gone = seen.known & np.append(form.is_gone, False)[seen.position]
     padding = np.zeros(len(changed.tasks) - len(gone), bool)
     changed = remove(changed, np.append(gone, padding), gaps="drop")
-    covered = f"{seen.share:.0%} of forward and backward"
-    return noted(changed, f"{change}: costs measured operator by operator, {covered}")
+    name, covered = change.partition("(")[0], f"{seen.share:.0%} of forward and backward"
+    return noted(changed, f"{name}: costs measured operator by operator, {covered}")
 
 
 @dataclass(frozen=True)

@@ -59,4 +59,5 @@ def measured_update(graph: Graph, where: Mask, change: str) -> Graph | None:
         cost="measured",
     )
     changed = remove(changed, np.append(where, np.zeros(len(first), bool)), gaps="drop")
-    return noted(changed, f"{change}: a whole update takes {ratio:.3g} times as long (measured)")
+    name = change.partition("(")[0]
+    return noted(changed, f"{name}: a whole update takes {ratio:.3g} times as long (measured)")
