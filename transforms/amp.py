@@ -46,6 +46,7 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     layer norms, losses, optimizer and layout changes stay. Weights are cast once per step and
     their gradients back; fp32 layer norms add three casts each. On a CPU products change by the
     probed ratio of the machine's bf16 and fp32 rates, and casts run at its copy bandwidth.
+    With a calibration, every operator changes as it was timed in both forms.
     Unknown: which other kernels the library picks in 16 bits, and layouts changed for them.
     Source: vendor peaks, memory traffic; the attention shares name theirs in devices.toml.
 

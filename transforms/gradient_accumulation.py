@@ -46,6 +46,7 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     -----
     Assumes: every batch costs what the recorded one costs. From the second batch on, gradients
     are added to those there are: three memory passes over the parameters, one launch per tensor.
+    With a calibration, these sums and the scaling of the loss cost what was timed.
     Unknown: gradients of a DDP job that are exchanged only once (``no_sync``); this predicts one
     exchange per batch.
     Source: pairs measured on CPUs (docs/accuracy.md).

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +18,6 @@ from foretrace.transforms.columns import by_category, is_in
 from foretrace.transforms.operators import parse_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
 
     from foretrace.graph.model import Graph
@@ -44,11 +43,11 @@ def entries_of_operators(graph: Graph, before: pd.DataFrame) -> Rows:
     forms = np.array([_form(str(n)) for n in operators["name"].cat.categories] or [""])
     names = forms[operators["name"].cat.codes.to_numpy()]
     steps = operators["step"].to_numpy()
-    wanted = [_form(str(name)) for name in before["operator"]]
+    wanted = tuple(_form(str(name)) for name in before["operator"])
     is_root = root == np.arange(len(root))
     for step in range(graph.steps):
         rows = np.flatnonzero(is_root & (steps == step))
-        recorded, listed = _aligned(names[rows].tolist(), wanted)
+        recorded, listed = _aligned(tuple(names[rows].tolist()), wanted)
         position[rows[recorded]] = listed
     inside = root >= 0
     position[:-1][inside] = position[root[inside]]
@@ -72,10 +71,11 @@ def _outermost(operators: pd.DataFrame, forms: set[str]) -> Rows:
     return np.array(root, np.int64)
 
 
-def _aligned(recorded: Sequence[str], listed: Sequence[str]) -> tuple[Rows, Rows]:
-    """Return the indices of both sequences that belong together.
+@lru_cache(maxsize=64)
+def _aligned(recorded: tuple[str, ...], listed: tuple[str, ...]) -> tuple[Rows, Rows]:
+    """Return the indices of both sequences that belong together; steps are alike, so remembered.
 
-    >>> [rows.tolist() for rows in _aligned(["mm", "add", "relu"], ["mm", "relu"])]
+    >>> [rows.tolist() for rows in _aligned(("mm", "add", "relu"), ("mm", "relu"))]
     [[0, 2], [0, 1]]
     """
     if recorded == listed:
