@@ -122,6 +122,22 @@ def test_backward_needs_them_in_reverse_order() -> None:
     assert found.size.tolist() == [128.0, 128.0, 128.0]
 
 
+def test_only_the_innermost_of_nested_operators_keeps_its_input() -> None:
+    """On a CPU each of conv2d, convolution and the library's own has tasks."""
+    names = ["aten::conv2d", "aten::convolution", "aten::mkldnn_convolution"]
+    graph = literal(
+        [(name, "host", 0, 1_000, "forward") for name in names],
+        columns={"operator": [0, 1, 2]},
+        operators={
+            "name": names,
+            "parent": [-1, 0, 1],
+            "shapes": ["[[4,8],[8,8]]"] * 3,
+        },
+    )
+
+    assert activations(graph).forward.tolist() == [2]
+
+
 def test_a_peak_from_shapes() -> None:
     """Three inputs of 128 B; gradients of 128 and 16 elements, as many parameters, two states."""
     assert peak_memory(network()) == Memory(576.0, 576.0, 1_152.0, 384.0, "shapes")

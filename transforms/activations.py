@@ -95,7 +95,8 @@ def activations(graph: Graph) -> Activations:
     tasks = graph.tasks
     work = is_in(tasks["kind"], "kernel" if has_device(graph) else "host")
     keeps = work & np.isin(kinds, KEEPING)
-    forward = _last_of_operator(graph, np.flatnonzero(keeps & is_in(tasks["phase"], "forward")))
+    rows = np.flatnonzero(keeps & is_in(tasks["phase"], "forward"))
+    forward = _last_of_operator(graph, rows[~_around(graph, rows, kinds)[rows]])
     writer = _writers(graph, forward)
     size = _from_shapes(graph, forward, kinds[forward])
     known = np.isfinite(size)
@@ -142,6 +143,21 @@ def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
 
 def _operator_kind(name: str) -> str:
     return "pool" if POOL.search(name) else operator_class(name)
+
+
+def _around(graph: Graph, rows: Rows, kinds: npt.NDArray[np.str_]) -> Mask:
+    """Return the tasks whose operator only calls another of the same kind, such as conv2d."""
+    operator = graph.tasks["operator"].to_numpy().astype(np.int64)
+    parent = np.append(graph.operators["parent"].to_numpy().astype(np.int64), -1)
+    outer = np.zeros(len(kinds), bool)
+    for kind in np.unique(kinds[rows]).tolist():
+        calls = np.zeros(len(parent), bool)
+        above = np.unique(parent[operator[rows[kinds[rows] == kind]]])
+        while len(above := above[above >= 0]):
+            calls[above] = True
+            above = np.unique(parent[above])
+        outer |= calls[operator] & (kinds == kind)
+    return outer
 
 
 def _last_of_operator(graph: Graph, rows: Rows) -> Rows:
