@@ -191,9 +191,10 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         No work is left.
     """
     graph, changed = known.graph, after.graph
-    before, measured, costs = known.timeline, known.measured, _cost_shares(changed)
+    before, measured = known.timeline, known.measured
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
+    costs = _cost_shares(changed)
     error = validated_error(changes_made(scenario, changed), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
