@@ -20,6 +20,7 @@ import torch
 from foretrace.progress import stage
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.operator_inputs import Inputs
+from foretrace.tracer.timing import watch_core
 from foretrace.tracer.window import Window
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class _Bench:
     call: Call
     host_ns: list[int] = field(default_factory=list)
     device_ns: list[int] = field(default_factory=list)
+    away_ns: int = 0
     is_warm: bool = False
     why_not: str = ""
 
@@ -110,28 +112,31 @@ class Stopwatch:
                 return
 
     def _turn(self, waiting: Sequence[_Bench], deadline: float, ran: list[_Bench]) -> None:
-        """Run each call once; put those whose run counts into *ran*."""
+        """Run each call once; put each that is tried into *ran*."""
         for bench in waiting:
             if time.monotonic() > deadline:
                 return
+            ran.append(bench)
             try:
                 if not bench.is_warm:
                     self._once(bench.call)
                     bench.is_warm = True
-                self._once(bench.call, mark=f"{MARK}{len(ran)}")
+                bench.away_ns = self._once(bench.call, mark=f"{MARK}{len(ran) - 1}")
             except (RuntimeError, ValueError, TypeError, NotImplementedError, IndexError) as error:
                 bench.why_not = (str(error).splitlines() or [type(error).__name__])[0]
-                continue
-            ran.append(bench)
 
-    def _once(self, call: Call, mark: str = "foretrace::warm") -> None:
+    def _once(self, call: Call, mark: str = "foretrace::warm") -> int:
+        """Run *call* from cold caches; return how long others had the core meanwhile, in ns."""
         given, named = self._inputs.of(call)
         self._flush.add_(1)
         with torch.set_grad_enabled(call.phase == "forward"):  # as in the job
             _synchronize(self._device)
+            away_ns = watch_core()
             with torch.profiler.record_function(mark):
                 call.function(*given, **named)
+            away = away_ns()
             _synchronize(self._device)
+        return away
 
     def _take(self, window: Window, ran: Sequence[_Bench]) -> None:
         """Read the times of the calls that *ran* out of the profiler's events."""
@@ -139,14 +144,14 @@ class Stopwatch:
         kernels = _kernel_ns(events) if self._device != "cpu" else {}
         host = sorted((e for e in events if _is_host(e)), key=lambda e: e.start_ns())
         for number, event, inner in _marked(host):
-            if number >= len(ran):
-                continue  # a call that failed after its mark was set
             bench = ran[number]
+            if bench.why_not:
+                continue
             found = next((e for e in inner if e.name() == bench.call.operator), None)
             if found is None:
                 bench.why_not = f"the profiler shows no {bench.call.operator}"
                 continue
-            bench.host_ns.append(found.duration_ns())
+            bench.host_ns.append(max(found.duration_ns() - bench.away_ns, 1))
             bench.device_ns.append(sum(kernels.get(e.correlation_id(), 0) for e in (event, *inner)))
 
 

@@ -22,3 +22,24 @@ def quick_ns(run: Callable[[], object]) -> int:
         if sum(times) > 5 * PATIENCE_NS:
             break
     return sorted(times)[len(times) // 4]
+
+
+def watch_core() -> Callable[[], int]:
+    """Watch this thread's core; call the result for the ns in which others had it.
+
+    Where the system does not say that the core was taken away, that is 0: waiting by choice counts.
+    """
+    switches, wall, own = _taken_away(), time.perf_counter_ns(), time.thread_time_ns()
+
+    def away_ns() -> int:
+        gone = time.perf_counter_ns() - wall - (time.thread_time_ns() - own)
+        return max(gone, 0) if _taken_away() != switches else 0
+
+    return away_ns
+
+
+def _taken_away() -> int:
+    import resource  # not on Windows
+
+    who = getattr(resource, "RUSAGE_THREAD", None)  # Linux alone knows it by thread
+    return 0 if who is None else resource.getrusage(who).ru_nivcsw
