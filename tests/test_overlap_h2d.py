@@ -85,3 +85,18 @@ def test_without_uploads_nothing_is_to_do(job: object) -> None:
     assert callable(job)
     with pytest.raises(TransformError, match=r"no upload \(memcpy HtoD\) by the training process"):
         overlap_h2d(job())
+
+
+def test_uploads_on_a_stream_of_their_own_are_left_alone() -> None:
+    """They overlap already; a stream of nothing but uploads, step after step, has no end."""
+    graph = literal(
+        [
+            ("cudaMemcpyAsync", "launch", 0, 9, "forward"),
+            ("Memcpy HtoD (Pinned -> Device)", "memcpy", 1, 90, "forward"),
+        ],
+        [(0, 1, "launch")],
+        wrap=True,
+    )
+
+    with pytest.raises(TransformError, match="no upload"):
+        overlap_h2d(graph)

@@ -10,7 +10,7 @@ import numpy as np
 
 from foretrace.transforms.columns import Mask, Rows, append, is_in, labelled, matches
 from foretrace.transforms.primitives import chain, edge_rows
-from foretrace.transforms.removal import remove
+from foretrace.transforms.removal import hops, remove
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import launch_edges, require
 
@@ -23,6 +23,10 @@ UPLOAD = r"HtoD|Host ?(->|To) ?Device"
 PINNED = 0.5
 """Time of a copy from pinned memory, as a share of one from pageable memory (prior: 2.2 to 5.5
 against 4.9 to 11.5 GB/s on PCIe 2 and 3, NVIDIA's "How to optimize data transfers")."""
+
+
+MOST_TASKS_OF_A_COPY = 16
+"""Host tasks that one copying operator consists of, at most."""
 
 
 def overlap_h2d(graph: Graph) -> Graph:
@@ -59,7 +63,7 @@ def overlap_h2d(graph: Graph) -> Graph:
     where = is_in(tasks["kind"], "memcpy") & matches(tasks["name"], UPLOAD) & (by >= 0)
     call = graph.edges["src"].to_numpy()[by].astype(np.int64) if len(graph.edges) else by
     loads = is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
-    where &= ~loads[call]
+    where &= ~loads[call] & (hops(graph, where)[0].to >= 0)  # not on a stream of its own already
     require(where, graph, "upload (memcpy HtoD) by the training process")
     copies = np.flatnonzero(where)
     copies = copies[np.lexsort((copies, tasks["start_ns"].to_numpy()[call[copies]]))]
@@ -87,7 +91,7 @@ def _syncs_after(graph: Graph, calls: Mask) -> Mask:
     operator = tasks["operator"].to_numpy()
     here = np.flatnonzero(calls)
     ahead = here.copy()
-    while len(here):
+    for _ in range(MOST_TASKS_OF_A_COPY):
         step = outgoing[ahead]
         here, ahead = here[step >= 0], dst[step[step >= 0]]
         found[ahead[is_sync[ahead]]] = True
@@ -153,18 +157,14 @@ def _ahead(graph: Graph, edges: pd.DataFrame, copies: Rows, rows: Rows) -> pd.Da
     for index, number in enumerate(step[copies].tolist()):
         by_place[number, places[number]] = index
         places[number] += 1
-    outgoing = chain(graph)[1]
-    follower = np.where(outgoing >= 0, graph.edges["dst"].to_numpy()[outgoing], -1)
     uploads = np.zeros(len(graph.tasks), bool)
     uploads[copies] = True
+    ahead = hops(graph, uploads)[0]
     src, dst, shift = [], [], []
     for (number, place), index in by_place.items():
-        target = int(follower[copies[index]])
-        while target >= 0 and uploads[target]:
-            target = int(follower[target])
         before = by_place.get(((number - 1) % graph.steps, place))
-        if before is not None and target >= 0:
+        if before is not None:
             src.append(int(rows[before]))
-            dst.append(target)
-            shift.append(int(number == 0))
+            dst.append(int(ahead.to[copies[index]]))
+            shift.append(int(number == 0) + int(ahead.shift[copies[index]]))
     return edge_rows(edges, src, dst, "event", 0, shift)
