@@ -151,7 +151,9 @@ class Stopwatch:
             if found is None:
                 bench.why_not = f"the profiler shows no {bench.call.operator}"
                 continue
-            bench.host_ns.append(max(found.duration_ns() - bench.away_ns, 1))
+            length = found.duration_ns()
+            is_inside = bench.away_ns < length  # else the core was gone before or after the event
+            bench.host_ns.append(length - bench.away_ns if is_inside else length)
             bench.device_ns.append(sum(kernels.get(e.correlation_id(), 0) for e in (event, *inner)))
 
 
