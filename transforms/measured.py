@@ -89,8 +89,8 @@ class Seen:
 
     ``position`` is the entry of each task (−1: none), ``known`` where its new cost is known, a
     ``share`` of all work of forward and backward. ``recorded_ns`` is the recorded time of each
-    entry, ``pace`` the recorded over the benchmarked time of all, ``gap_ns`` the usual untraced
-    time before an operator.
+    entry, ``pace`` the recorded over the benchmarked time of all. New operators come without a
+    gap: autocast and autograd call them, not Python.
     """
 
     position: Rows
@@ -98,7 +98,6 @@ class Seen:
     share: float
     recorded_ns: Floats
     pace: float
-    gap_ns: int
 
 
 def added_ns(graph: Graph, change: str) -> float | None:
@@ -110,7 +109,7 @@ def added_ns(graph: Graph, change: str) -> float | None:
     times = new["ns"][new["of"] < 0]
     if seen.share < LEAST_SHARE or times.isna().any():
         return None
-    return float(times.sum() * seen.pace + len(times) * seen.gap_ns)
+    return float(times.sum() * seen.pace)
 
 
 def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
@@ -127,7 +126,6 @@ def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
         share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)) * is_same_job,
         recorded_ns=recorded,
         pace=float(recorded[both].sum() / form.before.host[both].sum()) if both.any() else 1.0,
-        gap_ns=_usual_gap(graph, position),
     )
 
 
@@ -137,15 +135,6 @@ def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
     times = graph.operators["duration_ns"].to_numpy()[rows]
     counted = np.bincount(of_operator[rows], minlength=count).astype(np.float64)
     return ratio(summed(of_operator[rows], times, count), counted)
-
-
-def _usual_gap(graph: Graph, position: Rows) -> int:
-    """Return the median of the untraced time between entries that follow each other."""
-    edges = graph.edges
-    src, dst = (position[edges[end].to_numpy()] for end in ("src", "dst"))
-    between = is_in(edges["kind"], "thread") & (src >= 0) & (dst >= 0) & (src != dst)
-    lags = edges["lag_ns"].to_numpy()[between]
-    return round(float(np.median(lags))) if len(lags) else 0
 
 
 def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
@@ -186,7 +175,6 @@ def _with_new(changed: Graph, graph: Graph, form: NewForm, seen: Seen) -> Graph:
             name=names[which],
             kind="host",
             work_ns=host[which],
-            gap_ns=seen.gap_ns,
             cost="measured",
         )
     kernels = is_in(graph.tasks["kind"], "kernel")
