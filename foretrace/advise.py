@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WORTH_COMBINING = 1.01
 """A what-if that gains less is not tried together with others."""
-COMBINED = 4
+COMBINED = 3
 """How many of the best are tried in pairs, and all together."""
 
 
@@ -128,7 +128,8 @@ def _worth_combining(found: Iterable[tuple[_Trial, Advice]]) -> list[_Trial]:
     best: dict[str, tuple[int, _Trial, float]] = {}
     for place, (trial, advice) in enumerate(found):
         name = trial.scenario[0].name
-        if advice.gain >= WORTH_COMBINING and advice.gain > best.get(name, (0, trial, 0.0))[2]:
+        worth = trial.saves == "time" and advice.gain >= WORTH_COMBINING
+        if worth and advice.gain > best.get(name, (0, trial, 0.0))[2]:
             best[name] = place, trial, advice.gain
     few = sorted(best.values(), key=lambda entry: -entry[2])[:COMBINED]
     return [trial for _, trial, _ in sorted(few, key=lambda entry: entry[0])]

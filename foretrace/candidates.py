@@ -72,7 +72,7 @@ CANDIDATES = (
     Candidate("dataloader", _more_workers),
     Candidate("cuda_graphs"),
     Candidate("batch_size", _double_batch, samples=2.0),
-    Candidate("gradient_accumulation", {"k": 2}, samples=2.0),
+    Candidate("gradient_accumulation", {"k": 2}, samples=2.0, saves="memory"),
     Candidate("activation_checkpoint", saves="memory"),
     Candidate("vdnn", saves="memory"),
     Candidate("gist", saves="memory"),

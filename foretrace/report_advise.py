@@ -90,7 +90,7 @@ def _table(title: str, advice: Sequence[Advice]) -> list[str]:
             name = ""
         text.append(f"  {name:<{_WIDTH - 2}} {numbers}")
         if each.saves == "memory":
-            text.append("      saves memory, costs time")
+            text.append("      saves memory")
         text += [f"      ! {short(note, 100)}" for note in found.warnings if "does not fit" in note]
     return [*text, ""]
 
