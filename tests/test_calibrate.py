@@ -20,6 +20,7 @@ torch = pytest.importorskip("torch")
 from foretrace.tracer.alignment import aligned  # noqa: E402 - needs torch
 from foretrace.tracer.calibrate import calibrate  # noqa: E402
 from foretrace.tracer.fake import without_data  # noqa: E402
+from foretrace.tracer.handover import handover_time  # noqa: E402
 from foretrace.tracer.operator_inputs import Inputs  # noqa: E402
 from foretrace.tracer.operator_log import Call, Operand, logged_step  # noqa: E402
 from foretrace.tracer.operator_times import Stopwatch  # noqa: E402
@@ -333,3 +334,34 @@ def test_known_times_are_taken_again_when_the_other_form_is() -> None:
     calibrate(build(), build, [change], seconds=10, known=kept, keep=again.update)
     assert {key[0] for key in again} == {"aten::convolution"}
     assert len(again) == 2
+
+
+def test_a_batch_from_workers_costs_its_handover() -> None:
+    """Passing a batch between processes takes time that a call does not."""
+
+    class Numbers(torch.utils.data.Dataset):  # type: ignore[name-defined]
+        def __len__(self) -> int:
+            return 64
+
+        def __getitem__(self, index: int) -> Any:
+            return torch.full((16,), float(index)), {"label": index % 2}
+
+    weights = torch.ones(16, requires_grad=True)
+
+    def step(batch: Any) -> None:
+        values, labels = batch
+        ((values * weights).sum(1) - labels["label"]).square().mean().backward()
+
+    loader = torch.utils.data.DataLoader(Numbers(), batch_size=8)
+    job = Job(step, loader=loader, name="numbers")
+    change = Change.of("dataloader(workers=1)", lambda: job)
+    rows = calibrate(job, lambda: job, [change], seconds=1).rows
+    (handover,) = [row for row in rows if row.operator == "handover"]
+    assert handover.change == "dataloader(workers=1)"
+    assert handover.ns > 0
+
+
+def test_without_a_loader_no_batch_is_handed_over() -> None:
+    """The reason is said, and names the job."""
+    with pytest.raises(RecordError, match="no DataLoader"):
+        handover_time(Job(lambda: None, name="plain"), 2)

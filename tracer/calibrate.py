@@ -15,10 +15,12 @@ import torch
 from foretrace.errors import RecordError
 from foretrace.tracer.alignment import NONE
 from foretrace.tracer.calibration_file import AFTER, BEFORE, SEGMENT, Row, Timing, Where
+from foretrace.tracer.handover import handover_time
 from foretrace.tracer.operator_log import logged_step
 from foretrace.tracer.operator_times import Stopwatch
 from foretrace.tracer.operators_after import (
     CHECKPOINTED,
+    HANDED_OVER,
     SEGMENTS,
     UPDATED,
     Placed,
@@ -190,6 +192,17 @@ def _time_segments(job: Job, changes: Sequence[Change], found: Calibration) -> N
         if change.name in CHECKPOINTED:
             device = "cuda" if job.uses_cuda else "cpu"
             found.rows.append(_segment(change.text, "checkpoint", checkpoint_times(device)))
+        if change.name == HANDED_OVER:
+            _time_handover(job, change, found)
+
+
+def _time_handover(job: Job, change: Change, found: Calibration) -> None:
+    try:
+        timing = handover_time(job, int(change.parameters.get("workers", 1)))
+    except RecordError as error:
+        found.left_out.append(f"{change.text}: {error}")
+    else:
+        found.rows.append(_segment(change.text, "handover", timing))
 
 
 def _segment(change: str, operator: str, timing: Timing) -> Row:

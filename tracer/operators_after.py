@@ -30,7 +30,8 @@ REPLACED = ("amp", "batch_size", "channels_last")
 REPEATED = "gradient_accumulation"
 UPDATED = "fused_optimizer"
 CHECKPOINTED = ("activation_checkpoint", "activation_checkpointing")
-SEGMENTS = (UPDATED, *CHECKPOINTED)
+HANDED_OVER = "dataloader"
+SEGMENTS = (UPDATED, *CHECKPOINTED, HANDED_OVER)
 """Changes whose operators stay: whole segments are timed."""
 KNOWN = (*REPLACED, REPEATED, *SEGMENTS)
 NORM_BACKWARD, STATISTICS = "aten::native_batch_norm_backward", 5

@@ -14,6 +14,7 @@ from foretrace.transforms.primitives import edge_rows, insert
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import first_per_step, has_device
+from foretrace.transforms.whole_segments import segment_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,9 +61,9 @@ def dataloader(
     Notes
     -----
     Assumes: a batch takes a worker as long as it took alone; workers take turns; the training
-    process only takes over the finished batch (1.4 ms, or 2.5 ms on a CPU job). Where the machine
-    has too few cores for all, a step takes at least the processor time of everybody divided by
-    the cores.
+    process only takes over the finished batch (1.4 ms, or 2.5 ms on a CPU job, unless a
+    calibration timed it). Where the machine has too few cores for all, a step takes at least the
+    processor time of everybody divided by the cores.
     Unknown: disks and memory that the workers share; a slower host while they run (5 to 10 % seen).
     Source: public ResNet-50 pairs, and pairs measured on CPUs (docs/accuracy.md).
 
@@ -165,7 +166,9 @@ def _inline(graph: Graph, loading: _Loading) -> Graph:
 
 def _handed_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
     """Replace the training process' own loading by taking over finished batches."""
+    measured = segment_ns(graph, "handover")
     known = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
+    handover = known if measured is None else round(measured)
     return insert(
         graph,
         loading.consumers,
@@ -173,8 +176,8 @@ def _handed_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
         name="take a batch from a worker (predicted)",
         kind="host",
         phase="load",
-        work_ns=known + round(_contention(graph, loading.batch_ns)),
-        cost="prior",
+        work_ns=handover + round(_contention(graph, loading.batch_ns)),
+        cost="prior" if measured is None else "measured",
     )
 
 
