@@ -79,19 +79,27 @@ def advise(graph: Graph) -> Advisory:
     best = _worth_combining(found)
     pairs, _ = _tried(known, [_together(group) for group in _groups(best)])
     every = [advice for _, advice in found]
-    shared = [set(advice.prediction.warnings) for advice in every]
     return Advisory(
         measured=known.measured,
         limits=path_causes(known.timeline),
         single=_ranked(every),
         combined=_ranked(advice for _, advice in pairs),
         inapplicable=tuple((_text(trial), str(error)) for trial, error in refused),
-        warnings=tuple(
-            warning
-            for warning in (every[0].prediction.warnings if every else ())
-            if all(warning in other for other in shared)
-        ),
+        warnings=_warnings(graph, every),
     )
+
+
+def _warnings(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
+    """Return what holds for every prediction, and what makes them all doubtful."""
+    warnings = every[0].prediction.warnings if every else ()
+    common = [each for each in warnings if all(each in a.prediction.warnings for a in every)]
+    if graph.steps == 1:
+        common.append("only one step was recorded: work done once, at the start, may be in it")
+    if graph.meta.batch_size is None:
+        common.append(
+            "the trace does not say its batch size: n=2, recorded=1 means twice as many samples"
+        )
+    return tuple(common)
 
 
 def _trial(graph: Graph, group: Sequence[Candidate]) -> _Trial:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,6 +100,24 @@ def test_every_transform_is_a_candidate_or_needs_a_figure() -> None:
     tried = {candidate.name for candidate in candidates()}
 
     assert tried | set(NEEDS_A_FIGURE) >= set(TRANSFORMS)
+
+
+def test_what_makes_all_advice_doubtful_is_said_once() -> None:
+    """One step may hold work that is never repeated; an unknown batch is doubled blindly."""
+    unknown = replace(gpu_job(steps=1), meta=replace(gpu_job().meta, batch_size=None))
+    doubts = [text.split(":")[0] for text in advise(unknown).warnings[-2:]]
+
+    assert doubts == ["only one step was recorded", "the trace does not say its batch size"]
+    assert not any("only one step" in text for text in advise(gpu_job(steps=2)).warnings)
+
+
+def test_what_saves_memory_is_no_part_of_a_combination() -> None:
+    """Accumulation and checkpoints are listed with what they cost."""
+    found = advise(gpu_job(steps=3))
+    saving = [each.prediction.scenario[0] for each in found.single if each.saves == "memory"]
+
+    assert any(text.startswith("gradient_accumulation") for text in saving)
+    assert not any(text in each.prediction.scenario for each in found.combined for text in saving)
 
 
 # --- explain -----------------------------------------------------------------------------------
