@@ -99,6 +99,11 @@ def _warnings(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
         common.append(
             "the trace does not say its batch size: n=2, recorded=1 means twice as many samples"
         )
+    if any("recorded_workers=1" in text for a in every for text in a.prediction.scenario):
+        common.append(
+            "the trace does not say its loader workers: workers=2, recorded_workers=1 means twice "
+            "as many"
+        )
     return tuple(common)
 
 

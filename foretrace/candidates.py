@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from foretrace.transforms import TRANSFORMS, WhatIf
+from foretrace.transforms.columns import is_in
 from foretrace.transforms.devices import hardware
 from foretrace.transforms.selection import has_device
 
@@ -49,10 +50,15 @@ def _double_batch(graph: Graph) -> dict[str, Any]:
 
 
 def _more_workers(graph: Graph) -> dict[str, Any]:
-    """Twice the recorded workers; four where there are none, on a CPU no more than cores."""
+    """Twice the recorded workers; four where there are none, on a CPU no more than cores.
+
+    Where workers load and the recording does not count them, two for each.
+    """
     recorded = (graph.meta.loader or {}).get("workers")
     if recorded:
         return {"workers": 2 * recorded}
+    if is_in(graph.tasks["kind"], "load").any():
+        return {"workers": 2, "recorded_workers": 1}
     cores = (graph.meta.machine or {}).get("cores")
     room = 4 if has_device(graph) or not cores else max(1, min(4, int(cores) - 1))
     return {"workers": room}
