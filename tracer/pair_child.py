@@ -53,7 +53,7 @@ class Plan:
     window: int = 3
     windows: int = 5
     plain: int = 4
-    calibration_seconds: float = 6.0
+    calibration_seconds: float = 8.0
 
 
 CPU_PLAN = Plan()
