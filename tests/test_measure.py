@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.tracer.measure import Quality, noise, trimmed_mean
+from foretrace.tracer.measure import Quality, neighbours_ratio, trimmed_mean
 
 
 def test_one_outlier_in_five_does_not_move_the_mean() -> None:
@@ -13,9 +13,9 @@ def test_one_outlier_in_five_does_not_move_the_mean() -> None:
 
 def test_noise_is_the_drift_of_the_ratio() -> None:
     """A machine that slows both sides alike makes no noise; one that slows one side does."""
-    assert noise([100, 100, 120, 120], [50, 50, 60, 60]) == 0
-    assert noise([100, 100, 120, 120], [50, 50, 50, 50]) == 0.2
-    assert noise([100], [50]) == 0
+    assert neighbours_ratio([100, 100, 120, 120], [50, 50, 60, 60]) == (0.5, 0)
+    assert neighbours_ratio([50, 50, 50, 50], [100, 100, 120, 120])[1] == 0.2
+    assert neighbours_ratio([100], [50]) == (0.5, 0)
 
 
 def test_a_quiet_block_gives_no_warning() -> None:

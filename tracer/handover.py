@@ -17,15 +17,15 @@ from torch.utils.data import DataLoader
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import noise, trimmed_mean
+from foretrace.tracer.measure import neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from foretrace.tracer.job import Job
 
-ROUNDS = 6
-BLOCK = 5
+ROUNDS = 10
+BLOCK = 3
 SETTLE_PER_WORKER = 4  # steps: twice the batches that a worker prefetches
 
 
@@ -68,13 +68,14 @@ def handover_time(job: Job, workers: int, *, rounds: int = ROUNDS) -> Timing:
     for run, count in zip(forms, (0, workers), strict=True):
         for _ in range(2 + SETTLE_PER_WORKER * count):
             run()
-    times: list[list[int]] = [[], []]
+    blocks: tuple[list[float], list[float]] = [], []
     for turn in range(rounds):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            times[side] += [_timed(forms[side]) for _ in range(BLOCK)]
-    inline, handed = (trimmed_mean(side) for side in times)
-    cost = max(handed - inline, 0.0)
-    return Timing(cost, math.nan, noise(*times) * inline / max(cost, 1.0))
+            blocks[side].append(trimmed_mean([_timed(forms[side]) for _ in range(BLOCK)]))
+    ratio, unrest = neighbours_ratio(*blocks)
+    inline = trimmed_mean(blocks[0])
+    cost = max(ratio - 1, 0.0) * inline
+    return Timing(cost, math.nan, unrest * inline / max(cost, 1.0))
 
 
 def _alone(loader: DataLoader[Any]) -> DataLoader[Any]:

@@ -57,24 +57,19 @@ def drift(values: Sequence[float]) -> float:
     return round(abs(trimmed_mean(values[half:]) / trimmed_mean(values[:half]) - 1), 6)
 
 
-def noise(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return by which share the ratio of two interleaved series drifts between their halves.
+def neighbours_ratio(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
+    """Return what *after* is of *before*, and the share by which that drifts between halves.
 
-    >>> noise([10, 10, 20, 20], [5, 5, 10, 10])
-    0.0
-    >>> noise([10, 10, 11, 11], [5, 5, 5, 5])
-    0.1
+    Entry by entry the two were measured side by side: a machine that is slow for a while is slow
+    for both.
+
+    >>> neighbours_ratio([10, 10, 20, 20], [5, 5, 10, 10])
+    (0.5, 0.0)
+    >>> neighbours_ratio([10, 10, 10, 10], [10, 10, 11, 11])
+    (1.05, 0.1)
     """
-    ratios = [
-        trimmed_mean(before[half]) / trimmed_mean(after[other])
-        for half, other in zip(_halves(before), _halves(after), strict=True)
-    ]
-    return round(abs(ratios[1] / ratios[0] - 1), 6)
-
-
-def _halves(values: Sequence[float]) -> tuple[slice, slice]:
-    middle = len(values) // 2
-    return (slice(0, middle), slice(middle, None)) if middle else (slice(0, None), slice(0, None))
+    ratios = [new / old for old, new in zip(before, after, strict=True)]
+    return trimmed_mean(ratios), drift(ratios)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.archive import CALIBRATION
 from foretrace.tracer.job import Job, runner
-from foretrace.tracer.measure import NOISE_LIMIT, Quality, noise, trimmed_mean
+from foretrace.tracer.measure import NOISE_LIMIT, Quality, neighbours_ratio, trimmed_mean
 from foretrace.tracer.probe import probe
 from foretrace.tracer.record import attempt, drive, facts
 from foretrace.tracer.recorder import Block, Recorder, schedule
@@ -46,8 +46,8 @@ class Plan:
     Afterwards operators are timed alone for *calibration_seconds*; 0 leaves that out.
     """
 
-    rounds: int = 6
-    block: int = 5
+    rounds: int = 10
+    block: int = 3
     slow_block: int = 2
     warmup: int = 5
     window: int = 3
@@ -88,12 +88,13 @@ class Side:
             attempt(run, f"a step of {self.job.name!r}")
         yield run
 
-    def measure(self) -> None:
-        """Time one more block of unprofiled steps."""
+    def measure(self) -> float:
+        """Time one more block of unprofiled steps and return their mean in ns."""
         recorder = Recorder(self.job, [Block("plain", self.block)], quality=self.quality)
         with self.running() as run, recorder:
             drive(run, recorder)
         self.step_ns += recorder.plain_ns
+        return trimmed_mean(recorder.plain_ns)
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,9 @@ class Bench:
         self._make_room()
         before = self._kept[0] if self._kept else self._side(wanted[0])
         after = self._side(wanted[1])
-        drift = self._interleave(before, after)
-        if drift > NOISE_LIMIT:
-            drift = self._interleave(before, after)
+        ratio, noise = self._interleave(before, after)
         if self._kept is None:
-            self._kept = (before, self._profile(before, f"{change.name}.before"))
+            self._kept = (before, self._profile(before, f"{change.name}.before", self.plan.windows))
         described = self._kept[1]
         return {
             "model": self.model.name,
@@ -138,9 +137,13 @@ class Bench:
             "scenario": change.scenario.format(n=after.job.batch_size),
             "device": "cpu" if self.cpu else "cuda",
             "hardware": _hardware(cpu=self.cpu),
-            "noise": drift,
+            "noise": noise,
             "before": {**described, **_summary(before)},
-            "after": {**self._profile(after, f"{change.name}.after"), **_summary(after)},
+            "after": {
+                **self._profile(after, f"{change.name}.after", 1),
+                **_summary(after),
+                "mean_ns": round(ratio * trimmed_mean(before.step_ns)),
+            },
         }
 
     def calibrate(self, change: Change, scenario: str) -> list[str]:
@@ -197,23 +200,30 @@ class Bench:
                 attempt(run, f"a step of {job.name!r}")
         return side
 
-    def _interleave(self, before: Side, after: Side) -> float:
-        """Measure both sides in turn, AB BA AB …; return the noise of their ratio."""
+    def _interleave(self, before: Side, after: Side) -> tuple[float, float]:
+        """Measure both sides in turn, AB BA AB …; return after over before, and its noise.
+
+        Where the noise is large, they are measured once more.
+        """
         for side in (before, after):
             side.step_ns, side.quality = [], Quality()
-        for turn in range(self.plan.rounds):
-            for side in (before, after) if turn % 2 == 0 else (after, before):
-                side.measure()
-        return noise(before.step_ns, after.step_ns)
+        blocks: tuple[list[float], list[float]] = [], []
+        for turn in range(2 * self.plan.rounds):
+            for number in (0, 1) if turn % 2 == 0 else (1, 0):
+                blocks[number].append((before, after)[number].measure())
+            ratio, noise = neighbours_ratio(*blocks)
+            if turn + 1 == self.plan.rounds and noise <= NOISE_LIMIT:
+                break
+        return ratio, noise
 
-    def _profile(self, side: Side, name: str) -> dict[str, Any]:
-        """Record *side* under the profiler; return the file's name and the facts."""
+    def _profile(self, side: Side, name: str, windows: int) -> dict[str, Any]:
+        """Record *windows* of *side* under the profiler; return the file's name and the facts."""
         plan = self.plan
         is_slow = side.block == plan.slow_block
         blocks = schedule(
             steps=plan.slow_block if is_slow else plan.window,
             plain=plan.slow_block if is_slow else plan.plain,
-            windows=1 if is_slow else plan.windows,
+            windows=1 if is_slow else windows,
         )
         recorder = Recorder(side.job, [b for b in blocks if b.kind != "warm-up"])
         with side.running() as run, recorder:
