@@ -32,6 +32,7 @@ _GROUPING = re.compile(r"^(ProfilerStep#|Optimizer\.|##)")
 _UNITS = re.compile(r"^enumerate\(DataLoader\)|^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
 SYNC_CALLS = re.compile(
     r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
+    r"|^(cuda|hip)Free$"  # memory is given back when the device is done with it
 )
 WAIT_EVENT_CALLS = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_STREAM_SYNC, _EVENT_SYNC = re.compile("Stream"), re.compile("Event")
+_STREAM_SYNC, _EVENT_SYNC, _FREE = (re.compile(text) for text in ("Stream", "Event", "Free"))
 
 
 def synchronisations(
@@ -61,7 +61,9 @@ def synchronisations(
     by_event = (scope == EVENT) & explained & (lag >= 0)
     source = task[np.argmax(done == released, axis=0), np.arange(len(syncs))]
     waits.event_task[syncs[by_event]] = source[by_event]
-    waits.wait[syncs] = np.where((scope == STREAM) & (lane < 0), NONE, scope)
+    is_free = events.named(_FREE, host.event[syncs])
+    is_unclear = ((scope == STREAM) & (lane < 0)) | (is_free & ~explained)
+    waits.wait[syncs] = np.where(is_unclear, NONE, scope)
     waits.wait_lane[syncs] = lane
     waits.return_ns[syncs[explained]] = np.clip(lag[explained], 0, None)
     waits.work_ns[syncs[explained]] = np.minimum(end - begin, SYNC_WORK_NS)[explained]

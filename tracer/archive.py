@@ -13,13 +13,14 @@ import lzma
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from foretrace.tracer.trace import Trace
 
@@ -47,11 +48,16 @@ class Pair:
     change: str
     scenario: str
     before: Trace
-    after: Trace
+    read_after: Callable[[], Trace]
     before_ns: float
     after_ns: float
     noise: float
     calibration: bytes | None = None
+
+    @cached_property
+    def after(self) -> Trace:
+        """The recording after the change, read when it is first asked for."""
+        return self.read_after()
 
 
 def compress(path: Path) -> Path:
@@ -146,7 +152,7 @@ def _members(path: Path) -> dict[str, Any]:
             held = {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
         raise TraceError(f"{path} is no archive of record-pairs: {error}") from error
-    return {name: io.BytesIO(content).read for name, content in held.items()}
+    return {name: io.BytesIO(content).getvalue for name, content in held.items()}
 
 
 def _pairs(files: dict[str, Any], where: Path) -> list[Pair]:
@@ -157,15 +163,15 @@ def _pair(files: dict[str, Any], name: str, where: Path) -> Pair:
     try:
         content = json.loads(files[name]())
         sides = [content["before"], content["after"]]
-        traces = [_trace(files, name, side, where) for side in sides]
+        read_before, read_after = (_trace(files, name, side, where) for side in sides)
         calibration = files.get(name.removesuffix(PAIR) + CALIBRATION)
         return Pair(
             name=f"{content['device']}/{content['model']}/{content['change']}",
             model=content["model"],
             change=content["change"],
             scenario=content["scenario"],
-            before=traces[0],
-            after=traces[1],
+            before=read_before(),
+            read_after=read_after,
             before_ns=float(sides[0]["mean_ns"]),
             after_ns=float(sides[1]["mean_ns"]),
             noise=float(content["noise"]),
@@ -177,17 +183,24 @@ def _pair(files: dict[str, Any], name: str, where: Path) -> Pair:
         raise TraceError(f"{where}: {name} is broken: {type(error).__name__} {error}") from error
 
 
-def _trace(files: dict[str, Any], pair: str, side: dict[str, Any], where: Path) -> Trace:
-    from foretrace.tracer.record import read_kineto
-
+def _trace(
+    files: dict[str, Any], pair: str, side: dict[str, Any], where: Path
+) -> Callable[[], Trace]:
+    """Return what reads the recording of one *side*."""
     member = f"{pair.rpartition('/')[0]}/{side['trace']}".lstrip("/")
     if member + ".xz" not in files:
         raise TraceError(f"{where}: {pair} names {member}.xz, which is not there")
+    return partial(_unpacked, files[member + ".xz"], side["facts"], member, where)
+
+
+def _unpacked(read: Callable[[], bytes], facts: dict[str, Any], member: str, where: Path) -> Trace:
+    from foretrace.tracer.record import read_kineto
+
     try:
-        content = lzma.LZMADecompressor().decompress(files[member + ".xz"](), RECORDING_BYTES)
+        content = lzma.LZMADecompressor().decompress(read(), RECORDING_BYTES)
     except lzma.LZMAError as error:
         raise TraceError(f"{where}: {member}.xz is broken: {error}") from error
     with tempfile.TemporaryDirectory(prefix="foretrace-") as folder:
         path = Path(folder) / "recording.json"
         path.write_bytes(content)
-        return read_kineto(path, side["facts"], source=member)
+        return read_kineto(path, facts, source=member)

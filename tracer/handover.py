@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import neighbours_ratio, trimmed_mean
+from foretrace.tracer.measure import SETTLE_PER_WORKER, neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 ROUNDS = 10
 BLOCK = 3
-SETTLE_PER_WORKER = 4  # steps: twice the batches that a worker prefetches
 
 
 class SameBatch:

@@ -27,6 +27,7 @@ the page faults, and the time, of the next. One thread leaves nothing to the sch
 
 TRIM = 0.2
 NOISE_LIMIT = 0.02  # above it a pair is inconclusive
+SETTLE_PER_WORKER = 4  # steps: twice the batches that a loader worker prefetches
 MANY_FAULTS_PER_STEP = 100.0
 LITTLE_CPU_PER_WALL = 0.98
 

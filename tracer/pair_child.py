@@ -13,29 +13,29 @@ import os
 import sys
 import time
 import warnings
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.archive import CALIBRATION
-from foretrace.tracer.job import Job, runner
+from foretrace.tracer.job import runner
 from foretrace.tracer.measure import NOISE_LIMIT, Quality, neighbours_ratio, trimmed_mean
+from foretrace.tracer.pair_side import Side
 from foretrace.tracer.probe import probe
 from foretrace.tracer.record import attempt, drive, facts
-from foretrace.tracer.recorder import Block, Recorder, schedule
+from foretrace.tracer.recorder import Recorder, schedule
 from foretrace.tracer.variants import BY_NAME as CHANGES
 from foretrace.tracer.variants import Variant, build
 from foretrace.tracer.zoo import BY_NAME as MODELS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from foretrace.tracer.job import Job
     from foretrace.tracer.variants import Change
     from foretrace.tracer.zoo import Model
 
 SLOW_NS = 250_000_000
-SETTLE_PER_WORKER = 4  # steps: twice the batches that a worker prefetches
 LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
 
 
@@ -60,41 +60,6 @@ CPU_PLAN = Plan()
 CUDA_PLAN = Plan(
     rounds=4, block=4, slow_block=2, warmup=3, window=3, windows=1, plain=3, calibration_seconds=0
 )
-
-
-@dataclass
-class Side:
-    """One side of a pair: its job, how to run a step, and the times so far."""
-
-    variant: Variant
-    job: Job
-    run: Callable[[], None]
-    block: int = 1
-    step_ns: list[int] = field(default_factory=list)
-    quality: Quality = field(default_factory=Quality)
-
-    @contextmanager
-    def running(self) -> Iterator[Callable[[], None]]:
-        """Give what runs a step; loader workers exist, their queue filled, while this is open.
-
-        Workers that went on in the background would disturb the other side, and would give this
-        one batches that it has not paid for.
-        """
-        if not self.variant.workers:
-            yield self.run
-            return
-        run = runner(self.job)
-        for _ in range(SETTLE_PER_WORKER * self.variant.workers):
-            attempt(run, f"a step of {self.job.name!r}")
-        yield run
-
-    def measure(self) -> float:
-        """Time one more block of unprofiled steps and return their mean in ns."""
-        recorder = Recorder(self.job, [Block("plain", self.block)], quality=self.quality)
-        with self.running() as run, recorder:
-            drive(run, recorder)
-        self.step_ns += recorder.plain_ns
-        return trimmed_mean(recorder.plain_ns)
 
 
 @dataclass(frozen=True)

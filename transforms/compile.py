@@ -157,10 +157,11 @@ def _less_host(before: Graph, graph: Graph) -> Graph:
 
 
 def _covered(graph: Graph) -> Mask:
-    """Return the host tasks of forward and backward."""
+    """Return the host tasks of forward and backward, without the allocator's calls: they stay."""
     tasks = graph.tasks
-    loads = is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
-    return ~is_in(tasks["kind"], *DEVICE_KINDS) & is_in(tasks["phase"], *PHASES) & ~loads
+    stays = is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
+    stays |= matches(tasks["name"], r"^(cuda|hip)(Free|Malloc)")
+    return ~is_in(tasks["kind"], *DEVICE_KINDS) & is_in(tasks["phase"], *PHASES) & ~stays
 
 
 def _host(graph: Graph) -> tuple[float, int]:
