@@ -37,8 +37,6 @@ TINY = Plan(
     slow_block=2,
     warmup=2,
     window=2,
-    windows=1,
-    plain=1,
     calibration_seconds=0.2,
 )
 ROOT = Path(__file__).parent.parent

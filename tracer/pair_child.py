@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.archive import CALIBRATION
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import NOISE_LIMIT, Quality, neighbours_ratio, trimmed_mean
+from foretrace.tracer.measure import Quality, neighbours_ratio, trimmed_mean
 from foretrace.tracer.pair_side import Side
 from foretrace.tracer.probe import probe
 from foretrace.tracer.record import attempt, drive, facts
-from foretrace.tracer.recorder import Recorder, schedule
+from foretrace.tracer.recorder import Block, Recorder, schedule
 from foretrace.tracer.variants import BY_NAME as CHANGES
 from foretrace.tracer.variants import Variant, build
 from foretrace.tracer.zoo import BY_NAME as MODELS
@@ -43,23 +43,20 @@ LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
 class Plan:
     """How much is measured: *rounds* of a block of *block* steps per side, after *warmup*.
 
+    The side before is recorded in between, *window* steps a round.
     Afterwards operators are timed alone for *calibration_seconds*; 0 leaves that out.
     """
 
-    rounds: int = 10
+    rounds: int = 12
     block: int = 3
     slow_block: int = 2
     warmup: int = 5
     window: int = 3
-    windows: int = 5
-    plain: int = 4
     calibration_seconds: float = 8.0
 
 
 CPU_PLAN = Plan()
-CUDA_PLAN = Plan(
-    rounds=4, block=4, slow_block=2, warmup=3, window=3, windows=1, plain=3, calibration_seconds=0
-)
+CUDA_PLAN = Plan(rounds=4, block=4, slow_block=2, warmup=3, window=3, calibration_seconds=0)
 
 
 @dataclass(frozen=True)
@@ -92,9 +89,9 @@ class Bench:
         self._make_room()
         before = self._kept[0] if self._kept else self._side(wanted[0])
         after = self._side(wanted[1])
-        ratio, noise = self._interleave(before, after)
+        recorder, ratio, noise = self._interleave(before, after)
         if self._kept is None:
-            self._kept = (before, self._profile(before, f"{change.name}.before", self.plan.windows))
+            self._kept = before, self._exported(before, recorder, f"{change.name}.before")
         described = self._kept[1]
         return {
             "model": self.model.name,
@@ -105,7 +102,7 @@ class Bench:
             "noise": noise,
             "before": {**described, **_summary(before)},
             "after": {
-                **self._profile(after, f"{change.name}.after", 1),
+                **self._profile(after, f"{change.name}.after"),
                 **_summary(after),
                 "mean_ns": round(ratio * trimmed_mean(before.step_ns)),
             },
@@ -165,34 +162,46 @@ class Bench:
                 attempt(run, f"a step of {job.name!r}")
         return side
 
-    def _interleave(self, before: Side, after: Side) -> tuple[float, float]:
-        """Measure both sides in turn, AB BA AB …; return after over before, and its noise.
+    def _interleave(self, before: Side, after: Side) -> tuple[Recorder, float, float]:
+        """Measure and record both sides in turn; return after over before, and its noise, too.
 
-        Where the noise is large, they are measured once more.
+        A round is a block of *before*, one of *after*, and a profiled window of *before*: what the
+        recording shows is then what was measured, also where the machine is slow for a while.
         """
         for side in (before, after):
             side.step_ns, side.quality = [], Quality()
         blocks: tuple[list[float], list[float]] = [], []
-        for turn in range(2 * self.plan.rounds):
-            for number in (0, 1) if turn % 2 == 0 else (1, 0):
-                blocks[number].append((before, after)[number].measure())
-            ratio, noise = neighbours_ratio(*blocks)
-            if turn + 1 == self.plan.rounds and noise <= NOISE_LIMIT:
-                break
-        return ratio, noise
 
-    def _profile(self, side: Side, name: str, windows: int) -> dict[str, Any]:
-        """Record *windows* of *side* under the profiler; return the file's name and the facts."""
-        plan = self.plan
-        is_slow = side.block == plan.slow_block
-        blocks = schedule(
-            steps=plan.slow_block if is_slow else plan.window,
-            plain=plan.slow_block if is_slow else plan.plain,
-            windows=1 if is_slow else windows,
+        def measure_after(block: Block) -> None:
+            if block.kind == "plain":
+                blocks[0].append(trimmed_mean(recorder.plain_ns[-block.steps :]))
+                blocks[1].append(after.measure())
+
+        plan, is_known = self.plan, self._kept is not None
+        window = [] if is_known else [Block("profiled", plan.window)]
+        every = [Block("plain", before.block), Block("warm-up", 1), *window] * plan.rounds
+        recorder = Recorder(
+            before.job,
+            [Block("rehearsal", 1), Block("warm-up", 1), *every, Block("shapes", 1)],
+            quality=before.quality,
+            between=measure_after,
         )
-        recorder = Recorder(side.job, [b for b in blocks if b.kind != "warm-up"])
+        with before.running() as run, recorder:
+            drive(run, recorder)
+        before.step_ns = recorder.plain_ns
+        return recorder, *neighbours_ratio(*blocks)
+
+    def _profile(self, side: Side, name: str) -> dict[str, Any]:
+        """Record one window of *side*."""
+        steps = min(side.block, self.plan.window)
+        blocks = schedule(steps=steps, warmup=1, plain=side.block, windows=1)
+        recorder = Recorder(side.job, blocks)
         with side.running() as run, recorder:
             drive(run, recorder)
+        return self._exported(side, recorder, name)
+
+    def _exported(self, side: Side, recorder: Recorder, name: str) -> dict[str, Any]:
+        """Write what *recorder* has; return the file's name and the facts."""
         recorder.export(self.folder / f"{name}.json")
         known = facts(recorder)
         known["command"] = "foretrace record-pairs" + (" --cpu" if self.cpu else "")

@@ -45,7 +45,8 @@ class Side:
 
     def measure(self) -> float:
         """Time one more block of unprofiled steps and return their mean in ns."""
-        recorder = Recorder(self.job, [Block("plain", self.block)], quality=self.quality)
+        blocks = [Block("warm-up", 1), Block("plain", self.block)]
+        recorder = Recorder(self.job, blocks, quality=self.quality)
         with self.running() as run, recorder:
             drive(run, recorder)
         self.step_ns += recorder.plain_ns

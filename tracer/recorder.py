@@ -58,9 +58,16 @@ def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 
     ]
 
 
+def _nothing(_block: Block) -> None:
+    """Do nothing between two blocks."""
+
+
 @dataclass
 class Recorder:
-    """Records the job around it; use it as a context and call `step` after each iteration."""
+    """Records the job around it; use it as a context and call `step` after each iteration.
+
+    ``between`` is called with each block that is over, before the next begins; it is not timed.
+    """
 
     job: Job
     blocks: list[Block]
@@ -68,6 +75,7 @@ class Recorder:
     profiled_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
     unmatched: int = 0
+    between: Callable[[Block], None] = _nothing
 
     def __post_init__(self) -> None:
         """Start with nothing recorded."""
@@ -104,13 +112,13 @@ class Recorder:
         if len(self._stamps) > self._waiting[0].steps:
             self._open_range()  # its start is the end of the last step
             self._close_range()
-            self._finish()
+            self.between(self._finish())
             self._begin()
         else:
             self._open_range()
 
     def export(self, path: Path) -> None:
-        """Write a profiled block on the short side, with shapes: bursts of noise make others long.
+        """Write the profiled block of median length, with shapes.
 
         Raises
         ------
@@ -124,7 +132,7 @@ class Recorder:
                 f"run at least {needed} steps, or ask for fewer"
             )
         by_length = sorted(self._windows, key=lambda w: w[0])
-        window = by_length[(len(by_length) - 1) // 3][1]
+        window = by_length[(len(by_length) - 1) // 2][1]
         window.export(path)
         if self._shapes is None:
             return
@@ -150,8 +158,8 @@ class Recorder:
         self._stamps = [time.perf_counter_ns()]
         self._open_range()
 
-    def _finish(self) -> None:
-        """Take the times of the block that just ended and stop its profiler."""
+    def _finish(self) -> Block:
+        """Take the times of the block that just ended, stop its profiler and return it."""
         block = self._waiting.pop(0)
         self._synchronize()
         ended = time.perf_counter_ns()
@@ -165,6 +173,7 @@ class Recorder:
         if block.kind == "profiled":
             self.profiled_ns += times
             self._windows.append((sum(times) / len(times), self._window))
+        return block
 
     def _open_range(self) -> None:
         if self._waiting[0].kind in ("profiled", "shapes"):
