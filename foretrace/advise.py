@@ -24,6 +24,8 @@ WORTH_COMBINING = 1.01
 """A what-if that gains less is not tried together with others."""
 COMBINED = 3
 """How many of the best are tried in pairs, and all together."""
+EITHER_OR = frozenset({"compile", "cuda_graphs"})
+"""What saves the same thing: a compiler that reduces overhead captures graphs itself."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,11 @@ def _worth_combining(found: Iterable[tuple[_Trial, Advice]]) -> list[_Trial]:
 def _groups(best: Sequence[_Trial]) -> list[tuple[_Trial, ...]]:
     """Return all pairs of *best*, those that begin alike side by side, and all of them."""
     every = [tuple(best)] if len(best) > 2 else []  # noqa: PLR2004  # two are a pair already
-    return [*combinations(best, 2), *every]
+    return [group for group in [*combinations(best, 2), *every] if not _names(group) >= EITHER_OR]
+
+
+def _names(group: Iterable[_Trial]) -> set[str]:
+    return {what_if.name for trial in group for what_if in trial.scenario}
 
 
 def _together(group: Sequence[_Trial]) -> _Trial:

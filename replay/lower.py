@@ -156,7 +156,13 @@ def _last_before(start: Longs, call: Longs, here: Longs) -> Longs:
 
 
 def _queue(launches: _Launches, depth: int) -> _Edges:
-    """Let a launch wait for the start of the task *depth* launches before it on its stream."""
+    """Let a launch wait for the start of the task *depth* launches before it on its stream.
+
+    A call that launches more than that at once, such as a CUDA graph's, does not wait for itself.
+    """
     count = len(launches.task)
     before = np.arange(count) - depth
-    return _made(launches.task[before % count], launches.call, 0, -(before // count), _QUEUE)
+    source, shift = before % count, -(before // count)
+    is_other = (launches.call[source] != launches.call) | (shift > 0)
+    source, call, shift = source[is_other], launches.call[is_other], shift[is_other]
+    return _made(launches.task[source], call, 0, shift, _QUEUE)

@@ -24,8 +24,16 @@ LIMITS = {
     "P6": 0.15,
     "P7": 0.15,
     "P8": 0.10,
+    "P12": 0.05,
     "P13": 0.10,
     "P14": 0.02,
+    **{
+        f"PX {model} {device}": 0.15
+        for model in ("qwen1.5-0.5b", "bert-small", "vit-nsfw")
+        for device in ("H100", "MI300X")
+    },
+    "P4 V100": 0.15,
+    "P4 A100": 0.15,
 }
 """Largest error that each pair may show."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.errors import TransformError
 from foretrace.transforms.primitives import edge_rows, insert, insert_kernels
 from foretrace.transforms.selection import first_per_step, launch_edges
 from foretrace.transforms.side_streams import call_of, task_before
@@ -23,9 +24,21 @@ COPY_NS = 1_500
 
 
 def with_scaler(graph: Graph, update: Update) -> Graph:
-    """Unscale the gradients before the update, and wait for the verdict on the host."""
+    """Unscale the gradients before the update, and wait for the verdict on the host.
+
+    Raises
+    ------
+    TransformError
+        One call launches the whole update, as a CUDA graph does: nothing can be read in between.
+    """
     where = np.append(update.where, np.zeros(len(graph.tasks) - len(update.where), bool))
     first = first_per_step(graph, where)
+    calls = call_of(graph)
+    if (np.bincount(calls[calls >= 0], minlength=1)[calls[first]] > 1).any():
+        raise TransformError(
+            "amp with fp16 reads a verdict before each update, which a captured graph cannot: "
+            'put amp first, or use dtype="bf16"'
+        )
     earlier = _other_threads_call(graph, first)
     launches = update.launches
     work = round(UNSCALE_PASSES * update.pass_ns / launches) + update.floor_ns
