@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -189,9 +189,14 @@ def _contention(graph: Graph, batch_ns: float) -> float:
         return 0.0
     threads = machine.get("threads") or 1
     compute = max(graph.measured_step_ns - batch_ns, 0.0)
-    share = loader.get("cpu_share")
-    demand = min(threads, cores) * compute + batch_ns * (1.0 if share is None else share)
+    demand = min(threads, cores) * compute + batch_ns - _waiting(loader, batch_ns)
     return max(0.0, demand / cores - compute)
+
+
+def _waiting(loader: dict[str, Any], batch_ns: float) -> float:
+    """Return how long a fetch waits; that does not change where the machine computes slower."""
+    alone, share = loader.get("load_ns"), loader.get("cpu_share")
+    return 0.0 if share is None else min((alone or batch_ns) * (1 - share), batch_ns)
 
 
 def _with_workers(
