@@ -97,8 +97,11 @@ class _Collector:
             except ForetraceError as error:
                 self._problems[pair.name] = str(error)
             else:
-                self._pairs.append(replace(row, held_out=pair.model in self._held_out))
-                self._identities.append(unchanged)
+                held_out = pair.model in self._held_out
+                taken = sum(known.name.split(" ")[0] == row.name for known in self._pairs)
+                name = f"{row.name} again" if taken else row.name
+                self._pairs.append(replace(row, name=name, held_out=held_out))
+                self._identities.append(replace(unchanged, trace=name))
 
     def result(self) -> Study:
         return Study(

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 NOISE_LIMIT = 0.02
 """Repeats of a recorded pair that differ by more make it inconclusive (share)."""
+RECORDING_LIMIT = 0.05
+"""So does a recording that is off the step measured beside the change by more (share): a
+prediction from it would say that it is doubtful."""
 BIG_CHANGE = 0.10
 """Pairs on which "no change" is off by more than this show what a prediction is worth."""
 UNPREDICTED = ("compile",)
@@ -99,8 +102,13 @@ class PairRow:
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether the pair's own repeats agree well enough to judge a prediction."""
-        return self.noise is None or abs(self.noise) <= NOISE_LIMIT
+        """Whether the pair's own repeats agree well enough to judge a prediction.
+
+        The step before was measured twice: beside the step after, and while it was recorded.
+        """
+        if self.noise is None:
+            return True
+        return abs(self.noise) <= NOISE_LIMIT and abs(self.replay_error) <= RECORDING_LIMIT
 
     @property
     def is_recorded_here(self) -> bool:
