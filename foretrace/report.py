@@ -177,7 +177,7 @@ def _memory_keys(steps: Steps) -> dict[str, Any] | None:
     if steps.memory is None:
         return None
     all_ = {"peak": steps.memory.bytes, "device": steps.memory_bytes, **vars(steps.memory)}
-    return {name: size / 1e9 if isinstance(size, float) else size for name, size in all_.items()}
+    return {name: round(s / 1e9, 6) if isinstance(s, float) else s for name, s in all_.items()}
 
 
 def _memory_line(steps: Steps) -> list[str]:

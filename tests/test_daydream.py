@@ -12,6 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.build import build
 from foretrace.graph.check import check
 from foretrace.replay import replay
+from foretrace.testing import check_transform
 from foretrace.tracer.files import load
 from foretrace.transforms.gist import gist
 from foretrace.transforms.literal import literal
@@ -203,7 +204,7 @@ def batch_norms() -> Graph:
 
 def test_reconstructed_batch_norms_lose_their_relu() -> None:
     """Half of the norms' time; the ReLU behind the addition and the allocator's call stay."""
-    graph = check(reconstruct_batchnorm(batch_norms()))
+    graph = check_transform(reconstruct_batchnorm, batch_norms())
     kernels = graph.tasks[graph.tasks["kind"] == "kernel"]
 
     assert kernels["name"].tolist() == ["bn_fw", "scudnn", "bn_fw", "add", "clamp", "bn_bw"]
@@ -235,7 +236,7 @@ def projections(**columns: Any) -> Graph:
 
 def test_siblings_become_one_layer() -> None:
     """Per block three products become one, as long as all less two floors of 2 us."""
-    graph = check(metaflow(projections(), merge="q|k|v"))
+    graph = check_transform(metaflow, projections(), merge="q|k|v")
     kernels = graph.tasks[graph.tasks["kind"] == "kernel"]
 
     assert kernels["module"].tolist() == [

@@ -80,7 +80,7 @@ def test_what_the_user_states_is_no_guess() -> None:
 
 def test_a_what_if_counts_as_measured_where_its_costs_were_timed() -> None:
     """The calibration must hold this very change, and have changed a task."""
-    entries = pd.DataFrame({"change": ["amp()"], "list": ["segment"]})
+    entries = pd.DataFrame({"change": ["amp()"], "list": ["segment"], "spread": [0.0], "ns": [1.0]})
     graph = literal([("mm", "host", 0, 10, "forward")])
     calibrated = attach(graph, Calibration(entries))
     tasks = calibrated.tasks.assign(cost=["measured"])
