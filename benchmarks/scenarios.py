@@ -75,7 +75,8 @@ def main() -> None:
     failed = sum(isinstance(each, ForetraceError) for each in found)
     print(
         f"{len(found):,} scenarios on {len(graph.tasks):,} tasks, {given.jobs} processes: "
-        f"{seconds:.1f} s, {rate:.1f} scenarios/s, {rate / GOAL:.2f} times the goal, {failed} failed"
+        f"{seconds:.1f} s, {rate:.1f} scenarios/s, {rate / GOAL:.2f} times the goal, "
+        f"{failed} failed"
     )
     for scenario, outcome in list(zip(asked, found, strict=True))[: given.check]:
         if not isinstance(outcome, ForetraceError):

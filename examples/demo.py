@@ -22,7 +22,7 @@ from foretrace.export import export
 from foretrace.graph.build import build
 from foretrace.tracer.files import save
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import FIXED_ENVIRONMENT, noise, trimmed_mean
+from foretrace.tracer.measure import FIXED_ENVIRONMENT, neighbours_ratio, trimmed_mean
 from foretrace.tracer.record import record
 from foretrace.transforms import parse_scenario
 from foretrace.validate import compare
@@ -88,8 +88,8 @@ def main() -> None:
     print(f"   {'measured before':58}{trimmed_mean(times[0]) / 1e6:9.2f}")
     for change, after in zip(CHANGES, times[1:], strict=True):
         found = compare(graph, parse_scenario([change.scenario]), trimmed_mean(after), "unprofiled")
-        show(change, found, noise(times[0], after))
-    drift = max(noise(times[0], after) for after in times[1:])
+        show(change, found, neighbours_ratio(times[0], after)[1])
+    drift = max(neighbours_ratio(times[0], after)[1] for after in times[1:])
     if drift > QUIET:
         print(f"\n   Other work disturbed this: the measurements drifted by {drift:.0%}.")
         print("   Run it again on a quiet machine before judging the errors.")

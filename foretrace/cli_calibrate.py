@@ -82,8 +82,13 @@ def calibrated(
     from foretrace.transforms.calibration import calibration_path
 
     wanted = [changed(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
-    _same_threads(load(trace))
+    recorded = load(trace)
+    _same_threads(recorded)
     job = load_job(target)
+    if bool(recorded.meta.devices) != job.uses_cuda:
+        kinds = "a GPU", "a CPU"
+        ran, runs = kinds if recorded.meta.devices else reversed(kinds)
+        raise RecordError(f"{trace} was recorded on {ran}, {target} runs on {runs}: not one job")
     here = where(job)
     path = out or calibration_path(trace)
     found = run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from foretrace.advise import Advisory
@@ -60,7 +61,9 @@ def _advisory_lines(report: Advisory) -> list[str]:
     text += _table("no gain in speed", rest)
     if report.inapplicable:
         text += ["Does not apply"]
-        text += [f"  {name:<32} {short(why, 100)}" for name, why in report.inapplicable]
+        for name, why in report.inapplicable:
+            first, *more = textwrap.wrap(why, 100)
+            text += [f"  {name:<32} {first}", *(f"  {'':<32} {line}" for line in more)]
     if "validated" in status:
         text += ["* compared with measured pairs; the others are unvalidated"]
     elif every:
@@ -90,7 +93,7 @@ def _table(title: str, advice: Sequence[Advice]) -> list[str]:
             name = ""
         text.append(f"  {name:<{_WIDTH - 2}} {numbers}")
         if each.saves == "memory":
-            text.append("      saves memory")
+            text.append("      pays with time for memory")
         text += [f"      ! {short(note, 100)}" for note in found.warnings if "does not fit" in note]
     return [*text, ""]
 

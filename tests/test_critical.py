@@ -129,7 +129,8 @@ def test_unbound_start_ends_the_walk() -> None:
     """What nothing explains is a release, so that the parts still add up."""
 
     def at_tens(program: Program) -> Schedule:
-        moments = np.repeat(10 * np.arange(program.repetitions), 2) + [0, 3] * program.repetitions
+        moments = np.repeat(10 * np.arange(program.repetitions), 2)
+        moments[1::2] += 3
         nobody = np.full(program.repetitions, -1, np.int32)
         return Schedule(moments, nobody, np.arange(2, dtype=np.int32), prepare(program))
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from foretrace.graph.build import build
 from foretrace.predict import identity, predict
-from foretrace.study import PairRow, read_list, run_study
+from foretrace.study import read_list, run_study
 from foretrace.tracer.files import load
 from foretrace.transforms import parse_scenario
+
+if TYPE_CHECKING:
+    from foretrace.study_rows import PairRow
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 SHARED = TRACES.parent.parent / "shared" / "gpu-traces"
