@@ -69,15 +69,24 @@ def _from_file(path: Path) -> ModuleType:
     """Import *path*, its folder on the search path as when Python runs the file."""
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+        sys.path.append(folder)
+    stem = f"_{path.stem}" if _is_taken(path) else path.stem
+    spec = importlib.util.spec_from_file_location(stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # loader workers and dataclasses look the module up by name
+    sys.modules[stem] = module  # loader workers and dataclasses look the module up by name
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        sys.modules.pop(path.stem, None)
+        sys.modules.pop(stem, None)
         raise
     return module
+
+
+def _is_taken(path: Path) -> bool:
+    """Whether another module has the name of *path*: a file json.py must not hide Python's own."""
+    known = sys.modules.get(path.stem)
+    return path.stem in sys.stdlib_module_names or (
+        known is not None and getattr(known, "__file__", None) != str(path)
+    )

@@ -98,7 +98,7 @@ def _covers(events: Events, rows: Ints, ranges: Ints) -> bool:
 def _by_pattern(events: Events, ranges: Ints, pattern: str) -> Steps:
     try:
         hit = matching_codes(events.names, re.compile(pattern))[events.name[ranges]]
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise GraphError(f"step pattern {pattern!r} is no regular expression: {error}") from None
     if hit.sum() < LEAST_MATCHES:
         raise GraphError(

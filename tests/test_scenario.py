@@ -150,3 +150,17 @@ def test_the_list_describes_every_what_if() -> None:
         {"name": "prefetch", "type": "int", "required": False, "default": 2},
         {"name": "recorded_workers", "type": "int | None", "required": False, "default": None},
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("faster_kernels(pattern='a{99999999999}',speedup=2)", "is no regular expression"),
+        (f"faster_kernels(speedup={10**400})", "speedup is out of range"),
+        ("gradient_accumulation(k=10000000)", "k=10000000 makes more than 20,000,000 tasks"),
+    ],
+)
+def test_absurd_numbers_are_refused(text: str, message: str) -> None:
+    """At once, and in one line."""
+    with pytest.raises(TransformError, match=message):
+        apply(gpu_job(), parse_scenario([text]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.predict import predict
+from foretrace.predict import identity, predict
 from foretrace.testing import check_transform
 from foretrace.transforms import apply, describe_scenario, load_scenario, parse_scenario
 from foretrace.transforms.primitives import scale
@@ -112,6 +113,9 @@ def test_a_function_of_a_module_is_a_what_if() -> None:
         ("bad.py:typed(n='a')", "typed: n='a' has the wrong type; give int"),
         ("bad.py:typed", r"bad.py:typed needs the parameter n \(int\)"),
         ("bad.py:free(n=[1])", "bad.py:free returned list"),
+        ("bad.py:leaves", r"bad.py:leaves ended the program: sys.exit\(0\)"),
+        ("bad.py:base", "bad.py:base failed: BaseException: no"),
+        ("json.py:fails", "json.py:fails failed: ZeroDivisionError"),
         ("ends.py:x", r"importing ends.py ended the program: sys.exit\(3\)"),
     ],
 )
@@ -123,11 +127,37 @@ def test_a_mistake_in_a_users_own_is_named(mine: Path, text: str, message: str) 
         "def fails(graph): 1 / 0\n"
         "def typed(graph, *, n: int): return graph\n"
         "def free(graph, *, n): return n\n"
+        "def leaves(graph): raise SystemExit(0)\n"
+        "def base(graph): raise BaseException('no')\n"
     )
+    (mine / "json.py").write_text("def fails(graph): 1 / 0\n")
     (mine / "ends.py").write_text("import sys\nsys.exit(3)\n")
 
     with pytest.raises(TransformError, match=message):
         apply(gpu_job(), parse_scenario([text]))
+
+
+def test_a_file_never_hides_a_module_of_python(mine: Path) -> None:
+    """Named json.py, it is found, and the real one still works."""
+    (mine / "json.py").write_text("def same(graph): return graph\n")
+
+    parse_scenario(["json.py:same"])
+
+    assert importlib.import_module("json").loads("[1]") == [1]
+
+
+def test_a_what_if_that_edits_in_place_leaves_the_job_alone(mine: Path) -> None:
+    """What was measured is compared with the change, not the change with itself."""
+    (mine / "place.py").write_text(
+        "def halved(graph):\n    graph.tasks['work_ns'] //= 2\n    return graph\n"
+    )
+    graph = gpu_job()
+
+    before = identity(graph).replayed_ns
+    found = predict(graph, parse_scenario(["place.py:halved"]))
+
+    assert found.replayed_before_ns == before
+    assert found.speedup > 1.2
 
 
 def documented(change: Callable[..., Any], doc: str = DOC) -> Callable[..., Any]:

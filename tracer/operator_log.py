@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from foretrace.tracer.job import runner
+from foretrace.tracer.record import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +82,7 @@ def logged_step(job: Job, *, is_real: bool) -> list[Call]:
     run = runner(job)
     log = _Log(is_real=is_real)
     with _around_updates(job.optimizer, log.paused if is_real else None), log:
-        run()
+        attempt(run, f"a step of {job.name!r}")
     return log.calls
 
 

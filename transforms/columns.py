@@ -59,7 +59,7 @@ def matches(column: pd.Series, pattern: str) -> Mask:
     """
     try:
         found = re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise TransformError(
             f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
         ) from None

@@ -11,6 +11,9 @@ from foretrace.errors import TransformError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+LARGEST = 1e300
+"""No parameter is meant to be larger; whole numbers beyond this are no floating-point numbers."""
+
 
 def positive(name: str, value: float) -> float:
     """Return *value* if it is a finite number above 0.
@@ -23,8 +26,10 @@ def positive(name: str, value: float) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TransformError(f"{name}={value!r} is no number; give a number above 0")
-    if not math.isfinite(value) or value <= 0:
+    if not 0 < value < math.inf:
         raise TransformError(f"{name}={value!r} is out of range; give a number above 0")
+    if value > LARGEST:
+        raise TransformError(f"{name} is out of range; give a number up to {LARGEST:g}")
     return value
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.graph.model import Graph
-from foretrace.targets import first_line, load_target
+from foretrace.targets import exit_text, first_line, load_target
 from foretrace.transforms.parameters import did_you_mean
 
 if TYPE_CHECKING:
@@ -55,11 +55,14 @@ class WhatIf:
         """
         if ":" not in self.name:
             return self.function(graph, **self.parameters)
+        copied = replace(graph, tasks=graph.tasks.copy(), edges=graph.edges.copy())
         try:
-            changed = self.function(graph, **self.parameters)
-        except ForetraceError:
+            changed = self.function(copied, **self.parameters)  # it may edit in place
+        except (ForetraceError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except SystemExit as error:
+            raise TransformError(f"{self.name} ended the program: {exit_text(error)}") from None
+        except BaseException as error:
             text = f"{type(error).__name__}: {first_line(error)}"
             raise TransformError(f"{self.name} failed: {text}") from error
         if not isinstance(changed, Graph):

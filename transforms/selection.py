@@ -156,7 +156,7 @@ def modules_matching(graph: Graph, pattern: str) -> tuple[Rows, list[str]]:
         )
     try:
         inside = re.compile(rf"(?:^|\.)(?:{pattern})(?=\.|$)")
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise TransformError(f"pattern={pattern!r} is no regular expression: {error}") from None
     found = {path: path[: match.end()] for path in paths if (match := inside.search(path))}
     if not found:
