@@ -164,13 +164,14 @@ def _pair(files: dict[str, Any], name: str, where: Path) -> Pair:
         content = json.loads(files[name]())
         sides = [content["before"], content["after"]]
         read_before, read_after = (_trace(files, name, side, where) for side in sides)
+        before = read_before()
         calibration = files.get(name.removesuffix(PAIR) + CALIBRATION)
         return Pair(
             name=f"{content['device']}/{content['model']}/{content['change']}",
             model=content["model"],
             change=content["change"],
             scenario=content["scenario"],
-            before=read_before(),
+            before=before,
             read_after=read_after,
             before_ns=float(sides[0]["mean_ns"]),
             after_ns=float(sides[1]["mean_ns"]),
