@@ -98,10 +98,15 @@ class _Collector:
                 self._problems[pair.name] = str(error)
             else:
                 held_out = pair.model in self._held_out
-                taken = sum(known.name.split(" ")[0] == row.name for known in self._pairs)
-                name = f"{row.name} again" if taken else row.name
+                name = self._new_name(row.name)
                 self._pairs.append(replace(row, name=name, held_out=held_out))
                 self._identities.append(replace(unchanged, trace=name))
+
+    def _new_name(self, name: str) -> str:
+        """Return *name*, marked where an earlier archive has a pair of that name."""
+        while any(pair.name == name for pair in self._pairs):
+            name += " again"
+        return name
 
     def result(self) -> Study:
         return Study(

@@ -189,7 +189,7 @@ def _time_segments(job: Job, changes: Sequence[Change], found: Calibration) -> N
         text = updates[kind].text if kind else ""
         found.rows.append(_segment(text, "optimizer", timing))
     for change in changes:
-        if change.name in CHECKPOINTED:
+        if change.name == CHECKPOINTED:
             device = "cuda" if job.uses_cuda else "cpu"
             found.rows.append(_segment(change.text, "checkpoint", checkpoint_times(device)))
         if change.name == HANDED_OVER:

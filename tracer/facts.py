@@ -88,7 +88,7 @@ def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
     cpus: list[int] = []
     size = None
     with torch.random.fork_rng(devices=[]):
-        batches = _alone(loader)
+        batches = alone(loader)
         began = time.perf_counter_ns()
         while batches is not None and len(walls) < FETCHES:
             wall, cpu = time.perf_counter_ns(), time.process_time_ns()
@@ -107,7 +107,7 @@ def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
     return wall // count, round(min(cpu / max(wall, 1), 1.0), 4), size
 
 
-def _alone(loader: Any) -> Any:
+def alone(loader: Any) -> Any:
     """Return an iterator over the batches of *loader* that works in this process."""
     from torch.utils.data import DataLoader
 

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration_file import Timing
+from foretrace.tracer.facts import alone
 from foretrace.tracer.job import runner
 from foretrace.tracer.measure import SETTLE_PER_WORKER, neighbours_ratio, trimmed_mean
 
@@ -62,7 +63,7 @@ def handover_time(job: Job, workers: int, *, rounds: int = ROUNDS) -> Timing:
     """
     if not isinstance(job.loader, DataLoader) or workers < 1:
         raise RecordError(f"{job.name!r} has no DataLoader whose batches workers could hand over")
-    dataset = SameBatch(next(iter(_alone(job.loader))))
+    dataset = SameBatch(next(alone(job.loader)))
     forms = [_steps(job, dataset, count) for count in (0, workers)]
     for run, count in zip(forms, (0, workers), strict=True):
         for _ in range(2 + SETTLE_PER_WORKER * count):
@@ -75,17 +76,6 @@ def handover_time(job: Job, workers: int, *, rounds: int = ROUNDS) -> Timing:
     inline = trimmed_mean(blocks[0])
     cost = max(ratio - 1, 0.0) * inline
     return Timing(cost, math.nan, unrest * inline / max(cost, 1.0))
-
-
-def _alone(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """Return *loader* as it works in this process."""
-    return DataLoader(
-        loader.dataset,
-        batch_sampler=loader.batch_sampler,
-        sampler=loader.sampler if loader.batch_sampler is None else None,
-        batch_size=1 if loader.batch_sampler is not None else None,
-        collate_fn=loader.collate_fn,
-    )
 
 
 def _steps(job: Job, dataset: SameBatch, workers: int) -> Callable[[], None]:

@@ -29,9 +29,9 @@ REPLACED = ("amp", "batch_size", "channels_last")
 """Changes that put other operators in the place of the job's own."""
 REPEATED = "gradient_accumulation"
 UPDATED = "fused_optimizer"
-CHECKPOINTED = ("activation_checkpoint", "activation_checkpointing")
+CHECKPOINTED = "activation_checkpoint"
 HANDED_OVER = "dataloader"
-SEGMENTS = (UPDATED, *CHECKPOINTED, HANDED_OVER)
+SEGMENTS = (UPDATED, CHECKPOINTED, HANDED_OVER)
 """Changes whose operators stay: whole segments are timed."""
 KNOWN = (*REPLACED, REPEATED, *SEGMENTS)
 NORM_BACKWARD, STATISTICS = "aten::native_batch_norm_backward", 5
