@@ -47,6 +47,18 @@ def describe_optimizer(optimizer: Any) -> dict[str, Any] | None:
     }
 
 
+def describe_parameters(model: Any) -> list[list[Any]]:
+    """Return name, shape and bytes per element of what *model* learns, in its order."""
+    named = [] if model is None else model.named_parameters()
+    return [[name, list(p.shape), p.element_size()] for name, p in named if p.requires_grad]
+
+
+def describe_buffers(model: Any) -> list[list[Any]]:
+    """Return name, shape and bytes per element of the buffers of *model*, in its order."""
+    named = [] if model is None else model.named_buffers()
+    return [[name, list(b.shape), b.element_size()] for name, b in named]
+
+
 def _kind(group: dict[str, Any], tensors: list[Any]) -> str:
     """Return how the update runs: torch takes foreach on a GPU and the loop elsewhere."""
     if group.get("fused"):

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
 from foretrace.tracer.annotate import PREFIX
-from foretrace.tracer.facts import describe_loader, describe_optimizer, framework
+from foretrace.tracer.facts import (
+    describe_buffers,
+    describe_loader,
+    describe_optimizer,
+    describe_parameters,
+    framework,
+)
 from foretrace.tracer.job import Job, runner
 from foretrace.tracer.probe import DISAGREEMENT_LIMIT, probe, probe_again
 from foretrace.tracer.recorder import Recorder, schedule
@@ -188,6 +194,8 @@ def facts(recorder: Recorder) -> dict[str, Any]:
         "extra": {
             "quality": recorder.quality.summary(),
             "blocks": [[block.kind, block.steps] for block in recorder.blocks],
+            "parameters": describe_parameters(job.model),
+            "buffers": describe_buffers(job.model),
         },
     }
 
