@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.transforms.columns import Rows, append, is_in
-from foretrace.transforms.primitives import edge_rows, insert
+from foretrace.transforms.primitives import chain, edge_rows, insert
 from foretrace.transforms.side_streams import call_of
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from foretrace.graph.model import Graph
 
 WAIT = "wait for communication"
 """Name of the host tasks that wait for transfers."""
+ISSUE = "issue communication"
+"""Name of the host tasks that issue them, where they have no other."""
 
 
 def add_lane(graph: Graph, *, kind: str = "link", device: int = -1) -> tuple[Graph, int]:
@@ -52,7 +52,7 @@ def send(
     ready: Rows,
     *,
     calls: Rows | None = None,
-    call: str = "issue communication",
+    call: str = ISSUE,
     call_ns: int | None = None,
     **columns: Any,
 ) -> tuple[Graph, Rows]:
@@ -70,10 +70,9 @@ def send(
         Host tasks after which the transfers are issued; by default *ready* itself, or what launched
         it. A transfer that nothing launched (−1) is not issued either.
     call, call_ns
-        Name and cost of the host tasks that issue; by default the cost of a launch. A transfer
-        starts no earlier than they end, on a device than they take effect.
+        As `issue` takes them.
     **columns
-        Task columns of the transfers: ``name``, ``work_ns``, ``bytes`` and ``cost`` at least.
+        As `put` takes them.
 
     Returns
     -------
@@ -93,31 +92,66 @@ def send(
     >>> graph.tasks[["name", "lane", "work_ns"]].values.tolist()[2:]
     [['all_reduce', 1, 70], ['issue communication', 0, 2], ['wait for communication', 0, 0]]
     """
-    count = len(graph.tasks)
-    rows = count + np.arange(len(ready), dtype=np.int64)
-    on_stream = graph.lanes["kind"].iat[lane] == "stream"
-    blank = {"duration_ns": 0, "operator": -1, "flops": np.nan, "blocks": -1, "fill": np.nan}
-    quiet = {"wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1, "lane": lane}
-    usual = {"kind": "collective", "phase": "communication"}
-    tasks = append(graph.tasks, ready, {**blank, **quiet, **usual, **columns})
-    edges = edge_rows(graph.edges, rows[:-1], rows[1:], "stream", 0)
-    edges = edge_rows(edges, rows[-1:], rows[:1], "stream", 0, 1)
+    graph, rows = put(graph, lane, ready, **columns)
+    on_stream = _is_stream(graph, rows).any()
     if calls is None:
         calls = call_of(graph)[ready] if on_stream else ready
     if on_stream:
-        edges = edge_rows(edges, ready, rows, "event", 0)
-    cost = graph.platform.launch_ns if call_ns is None else call_ns
+        graph = replace(graph, edges=edge_rows(graph.edges, ready, rows, "event", 0))
+    return issue(graph, rows, calls, call=call, call_ns=call_ns), rows
+
+
+def put(graph: Graph, lane: int, like: Rows, **columns: Any) -> tuple[Graph, Rows]:
+    """Add one transfer per entry of *like* to *lane*, in that order; nothing starts them yet.
+
+    *columns* are task columns of the transfers: ``name``, ``work_ns``, ``bytes`` and ``cost`` at
+    least; step and module are those of *like*.
+    """
+    rows = len(graph.tasks) + np.arange(len(like), dtype=np.int64)
+    blank = {"duration_ns": 0, "operator": -1, "flops": np.nan, "blocks": -1, "fill": np.nan}
+    quiet = {"wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1, "lane": lane}
+    usual = {"kind": "collective", "phase": "communication"}
+    tasks = append(graph.tasks, like, {**blank, **quiet, **usual, **columns})
+    edges = edge_rows(graph.edges, rows[:-1], rows[1:], "stream", 0)
+    edges = edge_rows(edges, rows[-1:], rows[:1], "stream", 0, 1)
+    return replace(graph, tasks=tasks, edges=edges), rows
+
+
+def issue(
+    graph: Graph,
+    transfers: Rows,
+    calls: Rows,
+    *,
+    place: str = "after",
+    call: str = ISSUE,
+    call_ns: int | None = None,
+) -> Graph:
+    """Start each transfer by a new host task beside the one of *calls* (−1: by none).
+
+    Parameters
+    ----------
+    graph
+        The job with its transfers.
+    transfers, calls
+        Rows of tasks, one pair per entry.
+    place
+        "after" the tasks of *calls*, or "before" them.
+    call, call_ns
+        Name and cost of the new tasks; by default the cost of a launch. On a link a transfer starts
+        no earlier than they end, on a device than a launch takes effect.
+    """
     known = calls >= 0
+    if not known.any():
+        return graph
+    cost = graph.platform.launch_ns if call_ns is None else call_ns
     graph, issued = insert(
-        replace(graph, tasks=tasks, edges=edges),
-        calls[known],
-        kind="launch",
-        name=call,
-        work_ns=cost,
-        cost="prior",
+        graph, calls[known], place=place, kind="launch", name=call, work_ns=cost, cost="prior"
     )
-    lag = graph.platform.launch_latency_ns if on_stream else cost
-    return replace(graph, edges=edge_rows(graph.edges, issued, rows[known], "launch", lag)), rows
+    on_stream = _is_stream(graph, transfers[known])
+    lag = np.where(on_stream, graph.platform.launch_latency_ns, cost)
+    return replace(
+        graph, edges=edge_rows(graph.edges, issued, transfers[known], "launch", lag)
+    )
 
 
 def wait(
@@ -145,24 +179,38 @@ def wait(
     shift = np.broadcast_to(np.asarray(shift, np.int64), len(by))
     known = (transfers >= 0) & (by >= 0)
     transfers, by, shift = transfers[known], by[known], shift[known]
-    kind = graph.lanes["kind"].array[graph.tasks["lane"].to_numpy()[by]]
-    streams = np.asarray(kind == "stream", bool)
-    edges = edge_rows(
-        graph.edges, transfers[streams], by[streams], "event", 0, shift[streams]
-    )
+    on_host = is_in(graph.lanes["kind"], "thread", "loader")[graph.tasks["lane"].to_numpy()[by]]
+    free = ~on_host
+    edges = edge_rows(graph.edges, transfers[free], by[free], "event", 0, shift[free])
     graph = replace(graph, edges=edges)
-    hosts, which = np.unique(by[~streams], return_inverse=True)
+    hosts, which = np.unique(by[on_host], return_inverse=True)
+    if not len(hosts):
+        return graph
     graph, waits = insert(
         graph, hosts, place="before", name=WAIT, kind="sync", work_ns=0, cost="prior"
     )
     edges = edge_rows(
-        graph.edges, transfers[~streams], waits[which], "return", return_ns, shift[~streams]
+        graph.edges, transfers[on_host], waits[which], "return", return_ns, shift[on_host]
     )
     return replace(graph, edges=edges)
 
 
-def communicates(graph: Graph) -> npt.NDArray[np.bool_]:
-    """Tell which tasks are transfers: on a link, or collectives on a stream."""
-    lane = graph.tasks["lane"].to_numpy()
-    on_link = is_in(graph.lanes["kind"], "link")[lane]
-    return on_link | is_in(graph.tasks["kind"], "collective", "p2p")
+def block(graph: Graph, transfers: Rows) -> Graph:
+    """Let the host wait for each transfer right where it issued it."""
+    calls = call_of(graph)[transfers]
+    graph, waits = insert(graph, calls, name=WAIT, kind="sync", work_ns=0, cost="prior")
+    return replace(graph, edges=edge_rows(graph.edges, transfers, waits, "return", 0))
+
+
+def before(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
+    """Return the task before each of *rows* on its lane, and how many repetitions earlier it lies.
+
+    −1 stands for none.
+    """
+    edge = chain(graph)[0][rows]
+    src, shift = (graph.edges[c].to_numpy().astype(np.int64)[edge] for c in ("src", "shift"))
+    return np.where(edge >= 0, src, -1), np.where(edge >= 0, shift, 0)
+
+
+def _is_stream(graph: Graph, rows: Rows) -> Any:
+    return is_in(graph.lanes["kind"], "stream")[graph.tasks["lane"].to_numpy()[rows]]
