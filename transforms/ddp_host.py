@@ -1,0 +1,194 @@
+"""DDP on CPUs over gloo: its copies, its all-reduces on the link, and the waiting for them.
+
+In: the graph of one rank and a `Plan`. Out: the graph with both. Gradients are copied into their
+bucket as they become ready, the main thread issues a bucket's all-reduce inside backward, and after
+backward it waits for one bucket after another and copies the gradients out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.graph.network import Network, with_network
+from foretrace.transforms.cluster import OUTSIDE
+from foretrace.transforms.columns import Rows, is_in
+from foretrace.transforms.costs import machine_rate
+from foretrace.transforms.ddp_plan import (
+    BROADCAST,
+    COMPRESS,
+    COPY_IN,
+    COPY_OUT,
+    PREFIX,
+    TRANSFER,
+    Plan,
+    backward_ends,
+    first_forward,
+    last_inserted,
+    lateness,
+)
+from foretrace.transforms.primitives import chain, edge_rows, insert
+from foretrace.transforms.transfers import add_lane, send, wait
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster import Link
+    from foretrace.transforms.job_cluster import Placed
+
+COPY_NS_PER_BYTE = 0.2
+"""Copying a gradient into its bucket, or out of it. A run with DDP whose hook does nothing takes 0.2
+to 0.7 ns per byte longer than one without; 0.4 both ways, set by eye on the development runs (three
+models, 100 Mbit to 1 Gbit, two ranks of one core each)."""
+ISSUE_NS = 100_000
+"""Host time of ``c10d::allreduce_``, which only issues (profiles of a rank: 0.02 to 0.2 ms)."""
+BUCKET_NS = 300_000
+"""What a bucket costs on the link beside its bytes; set by eye on the development runs."""
+WAKE_NS = 4_000_000
+"""From the end of an all-reduce to the return of the thread that sleeps on it, where gloo's threads
+share its core: one tick of the scheduler. Seen as a constant of the development runs, whatever the
+rate, the model and the buckets."""
+CAST_BYTES = 6
+"""A cast between 32 and 16 bits moves 6 bytes per element."""
+WIDTH = 4
+SHARE_LOST, SHARE_POWER, SHARE_MBIT = 0.1, 0.6, 300.0
+"""Computing loses the share 0.1 x (Mbit/300)^0.6 of its speed while gloo transfers on the same core:
+through fixed quanta of computing with all-reduces behind them, 100 Mbit to 1 Gbit."""
+STRETCH, STRETCH_POWER, STRETCH_MBIT = 0.07, 1.5, 1_000.0
+"""A transfer takes 1 + 0.07 x (Mbit/1000)^1.5 times as long meanwhile (the same runs)."""
+LEAST_SHARE = 0.7
+"""Computing keeps at least this share: what is left with no limit on the link (the same runs)."""
+
+
+def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
+    """Return *graph*, a CPU job, with the exchanges of *plan*."""
+    count, members = len(graph.tasks), plan.members
+    host = is_in(graph.tasks["kind"], "host", "launch")
+    ends = backward_ends(graph, plan, host, [each.members[-1].host for each in plan.exchanges])
+    graph = _with_buffers(graph, plan)
+    sizes = np.array([each.bytes for each in members], np.int64)
+    copy_ns = np.rint(sizes * COPY_NS_PER_BYTE).astype(np.int64)
+    hosts = np.array([each.host for each in members], np.int64)
+    graph, copied = insert(graph, hosts, name=COPY_IN, kind="host", work_ns=copy_ns, cost="prior")
+    ready = copied[plan.last_members]
+    cast_ns = _cast_ns(graph, plan.per_exchange("bytes")) * plan.compressed
+    if plan.compressed:
+        graph, ready = insert(
+            graph, ready, name=COMPRESS, kind="host", work_ns=cast_ns, cost="roofline"
+        )
+    graph, link = add_lane(graph)
+    graph, transfers = send(
+        graph,
+        link,
+        ready,
+        call=f"{PREFIX}issue all_reduce",
+        call_ns=ISSUE_NS,
+        name=TRANSFER,
+        work_ns=_link_ns(graph, plan, ready),
+        bytes=np.array(plan.per_exchange("wire_bytes"), np.float64),
+        cost=plan.sources,
+    )
+    late = lateness(graph, plan, ready)
+    graph = replace(graph, edges=edge_rows(graph.edges, ready, transfers, "join", ISSUE_NS + late))
+    out_ns = cast_ns + np.rint(np.array(plan.per_exchange("bytes")) * COPY_NS_PER_BYTE * plan.copies_back)
+    graph, copies = insert(
+        graph,
+        last_inserted(graph, ends, count),
+        name=COPY_OUT,
+        kind="host",
+        work_ns=out_ns.astype(np.int64),
+        phase="communication",
+        cost="prior",
+    )
+    graph = wait(graph, transfers, copies, return_ns=WAKE_NS)
+    return with_network(graph, _network(plan, link))
+
+
+def _with_buffers(graph: Graph, plan: Plan) -> Graph:
+    """Let each forward pass begin with the buffers of rank 0."""
+    if not plan.broadcast_ns:
+        return graph
+    first = first_forward(graph, np.flatnonzero(is_in(graph.tasks["kind"], "host", "launch")))
+    graph, _ = insert(
+        graph,
+        first,
+        place="before",
+        name=BROADCAST,
+        kind="host",
+        phase="communication",
+        work_ns=plan.broadcast_ns,
+        cost="prior",
+    )
+    return graph
+
+
+def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the time to cast gradients of *sizes* bytes to 16 bits, or back."""
+    rate = machine_rate(graph, "cast_gbps") or machine_rate(graph, "copy_gbps")
+    each = COPY_NS_PER_BYTE if rate is None else CAST_BYTES / WIDTH / rate
+    return np.rint(np.array(sizes) * each).astype(np.int64)
+
+
+def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
+    """Return how long each transfer occupies the link, what a shaped link lends taken off."""
+    work = np.array([exchange.cost.ns + BUCKET_NS for exchange in plan.exchanges], np.float64)
+    link = network_link(plan.placed)
+    if link is None or not link.burst_bytes:
+        return np.rint(work).astype(np.int64)
+    start = graph.tasks["start_ns"].to_numpy()[ready]
+    steps = np.array(plan.per_exchange("step"))
+    for step in np.unique(steps).tolist():
+        mine = steps == step
+        work[mine] = after_credit(work[mine], start[mine], link.burst_bytes / link.gb_per_s)
+    return np.rint(work).astype(np.int64)
+
+
+def after_credit(
+    work_ns: npt.NDArray[np.float64], ready_ns: npt.NDArray[np.float64], credit_ns: float
+) -> npt.NDArray[np.float64]:
+    """Return what is left of transfers on a link that lends *credit_ns* of its time after a pause.
+
+    A token bucket: while it is idle the link saves up, at most its burst; so many bytes then pass at
+    once. Transfers run one after another from *ready_ns* on; before the first the link has been idle.
+
+    Examples
+    --------
+    >>> after_credit(np.array([9.0, 9.0, 9.0]), np.array([0.0, 1.0, 30.0]), 4.0).tolist()
+    [5.0, 9.0, 5.0]
+    """
+    left = np.empty(len(work_ns))
+    virtual = free = -np.inf
+    for i, (work, ready) in enumerate(zip(work_ns, ready_ns, strict=True)):
+        virtual = max(virtual, ready - credit_ns) + work
+        begin = max(free, ready)
+        free = max(begin, virtual)
+        left[i] = free - begin
+    return left
+
+
+def network_link(placed: Placed) -> Link | None:
+    """Return the link between a machine and the network; None where there is none."""
+    machine = placed.cluster.machine
+    links = [data["link"] for *_, data in machine.edges(OUTSIDE, data=True)] if OUTSIDE in machine else []
+    return links[0] if links else None
+
+
+def _network(plan: Plan, lane: int) -> Network:
+    """Return what computing and transfers do to each other on a core that does both."""
+    cost = plan.exchanges[0].cost
+    link = network_link(plan.placed)
+    mbit = 0.0 if link is None else link.gb_per_s * 8_000
+    share = max(LEAST_SHARE, 1 - SHARE_LOST * (mbit / SHARE_MBIT) ** SHARE_POWER)
+    stretch = 1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER
+    return Network(
+        links=tuple(name for name, _ in cost.uses),
+        routes=tuple((lane, at, min(use, 1.0)) for at, (_, use) in enumerate(cost.uses)),
+        compute_share=share,
+        transfer_share=1 / stretch,
+        slowed=("host",),
+    )

@@ -1,0 +1,195 @@
+"""What DDP exchanges in a step: buckets of gradients, and what their all-reduce costs.
+
+In: the gradients of a job, its workers, and how DDP is set up. Out: a `Plan`, which `ddp_host` and
+`ddp_device` put into a graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from foretrace.transforms.buckets import Caps, grouped
+from foretrace.transforms.collectives import Cost, collective_cost
+from foretrace.transforms.operators import parse_shapes
+from foretrace.transforms.primitives import chain
+from foretrace.transforms.columns import Mask, Rows, is_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.gradients import Gradient
+    from foretrace.transforms.job_cluster import Placed
+
+PREFIX = "DDP "
+"""Names of the tasks that DDP adds begin so."""
+TRANSFER = f"{PREFIX}all_reduce"
+COPY_IN = f"{PREFIX}copy to bucket"
+COPY_OUT = f"{PREFIX}copy from bucket"
+COMPRESS = f"{PREFIX}compress"
+DECOMPRESS = f"{PREFIX}decompress"
+BROADCAST = f"{PREFIX}broadcast buffers"
+HALF = 2
+"""Bytes of an element on the wire with the fp16 or bf16 hook."""
+STATISTICS = slice(3, 5)
+"""Inputs of batch_norm that are buffers: running mean and variance."""
+BUFFER_WIDTH = 4
+
+
+class Exchange(NamedTuple):
+    """The all-reduce of one bucket in one step: its gradients, and bytes and cost on the wire."""
+
+    step: int
+    members: tuple[Gradient, ...]
+    wire_bytes: int
+    cost: Cost
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the gradients."""
+        return sum(each.bytes for each in self.members)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All exchanges in the order in which they are issued, step by step.
+
+    ``late_ns`` is how much later than this rank the slowest is at the end of a step; ``copies_back``
+    tells whether gradients are copied out of their buckets; ``buffers`` are the bytes of each buffer
+    that rank 0 broadcasts before the forward pass, in ``broadcasts`` messages of ``broadcast_ns``.
+    """
+
+    placed: Placed
+    exchanges: tuple[Exchange, ...]
+    late_ns: int = 0
+    copies_back: bool = True
+    compressed: bool = False
+    buffers: tuple[int, ...] = ()
+    broadcast_ns: int = 0
+
+    @property
+    def members(self) -> list[Gradient]:
+        """All gradients, bucket after bucket."""
+        return [gradient for exchange in self.exchanges for gradient in exchange.members]
+
+    @property
+    def last_members(self) -> Rows:
+        """Place of each exchange's last gradient among `members`."""
+        found: Rows = np.cumsum([len(exchange.members) for exchange in self.exchanges]) - 1
+        return found
+
+    @property
+    def first_members(self) -> Rows:
+        """Place of each exchange's first gradient among `members`."""
+        return np.append(0, self.last_members[:-1] + 1)
+
+    def per_exchange(self, name: str) -> list[int]:
+        """Return an attribute of all exchanges."""
+        return [getattr(exchange, name) for exchange in self.exchanges]
+
+    @property
+    def sources(self) -> pd.Categorical:
+        """Where the cost of each exchange comes from."""
+        return pd.Categorical([exchange.cost.source for exchange in self.exchanges])
+
+
+def exchanges_of(
+    found: Sequence[Gradient], limits: Caps, placed: Placed, *, compressed: bool
+) -> tuple[Exchange, ...]:
+    """Group the gradients of each step into buckets, with the cost of each one's all-reduce."""
+    costs: dict[int, Cost] = {}
+    made: list[Exchange] = []
+    for step in dict.fromkeys(each.step for each in found):
+        mine = [each for each in found if each.step == step]
+        buckets = grouped([g.bytes for g in mine], limits, [g.width for g in mine])
+        for bucket in sorted(buckets, key=lambda indices: indices[-1]):
+            members = tuple(mine[i] for i in bucket)
+            size = sum(_wire_bytes(each, compressed=compressed) for each in members)
+            if size not in costs:
+                costs[size] = collective_cost(placed.cluster, placed.devices, "all_reduce", size)
+            made.append(Exchange(step, members, size, costs[size]))
+    return tuple(made)
+
+
+def _wire_bytes(gradient: Gradient, *, compressed: bool) -> int:
+    """Return what a gradient has on the wire: the hooks cast wider elements to 16 bits."""
+    return gradient.bytes * HALF // max(gradient.width, HALF) if compressed else gradient.bytes
+
+
+def buffers_of(graph: Graph) -> tuple[int, ...]:
+    """Return the bytes of each buffer of the model: as recorded, else those of its batch norms."""
+    recorded = graph.meta.extra.get("buffers")
+    if recorded is not None:
+        return tuple(int(np.prod(shape, dtype=np.int64)) * int(width) for _, shape, width in recorded)
+    operators = graph.operators
+    if not len(operators):
+        return ()
+    norms = is_in(operators["name"], "aten::batch_norm") & operators["shapes"].notna().to_numpy()
+    norms &= operators["step"].to_numpy() == operators["step"].to_numpy()[norms].max(initial=-1)
+    shapes = [parse_shapes(str(text)) for text in operators["shapes"].astype(object)[norms]]
+    return tuple(
+        int(np.prod(shape, dtype=np.int64)) * BUFFER_WIDTH
+        for inputs in shapes
+        for shape in inputs[STATISTICS]
+        if shape
+    )
+
+
+def first_forward(graph: Graph, where: Rows) -> Rows:
+    """Return the first task of each step's first forward pass among the selected ones."""
+    rows = where[is_in(graph.tasks["phase"], "forward")[where]]
+    start, step = (graph.tasks[c].to_numpy()[rows] for c in ("start_ns", "step"))
+    rows = rows[np.lexsort((rows, start, step))]
+    _, first = np.unique(graph.tasks["step"].to_numpy()[rows], return_index=True)
+    return rows[first]
+
+
+def lateness(graph: Graph, plan: Plan, ready: Rows) -> Rows:
+    """Return how much later than this rank the slowest has each bucket ready, in ns.
+
+    Lateness grows evenly over a step, and is gone at its end, where all have waited for all.
+    """
+    start = graph.tasks["start_ns"].to_numpy().astype(np.float64)
+    step = graph.tasks["step"].to_numpy()
+    steps = np.array(plan.per_exchange("step"))
+    late = np.zeros(len(ready))
+    for one in np.unique(steps).tolist():
+        mine = steps == one
+        inside = start[step == one]
+        span = max(float(inside.max() - inside.min()), 1.0)
+        late[mine] = plan.late_ns * (start[ready[mine]] - inside.min()) / span
+    return np.rint(np.clip(late, 0, plan.late_ns)).astype(np.int64)
+
+
+def backward_ends(graph: Graph, plan: Plan, where: Mask, rows: Sequence[int]) -> Rows:
+    """Return, per exchange, the last backward task among *where* of its step, on the lane of *rows*.
+
+    *rows* has one task per exchange.
+    """
+    tasks = graph.tasks
+    lane, start = (tasks[c].to_numpy() for c in ("lane", "start_ns"))
+    step = tasks["step"].to_numpy()
+    backward = np.flatnonzero(is_in(tasks["phase"], "backward") & where)
+    backward = backward[np.lexsort((backward, start[backward]))]
+    last = {(lane[row], step[row]): row for row in backward.tolist()}
+    keys = zip(lane[np.asarray(rows)], plan.per_exchange("step"), strict=True)
+    return np.array([last[key] for key in keys], np.int64)
+
+
+def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:
+    """Return the last of the tasks that stand directly behind each of *rows* and are new.
+
+    New tasks are those from row *count* on.
+    """
+    outgoing, dst = chain(graph)[1], graph.edges["dst"].to_numpy()
+    found = rows.copy()
+    while True:
+        edge = outgoing[found]
+        following = np.where(edge >= 0, dst[edge], -1)
+        if not (new := following >= count).any():
+            return found
+        found[new] = following[new]
