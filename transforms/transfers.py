@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.transforms.columns import Rows, append, is_in
+from foretrace.transforms.columns import Mask, Rows, append, is_in
 from foretrace.transforms.primitives import chain, edge_rows, insert
 from foretrace.transforms.side_streams import call_of
 
@@ -208,9 +208,15 @@ def before(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
     −1 stands for none.
     """
     edge = chain(graph)[0][rows]
-    src, shift = (graph.edges[c].to_numpy().astype(np.int64)[edge] for c in ("src", "shift"))
-    return np.where(edge >= 0, src, -1), np.where(edge >= 0, shift, 0)
+    src, shift = (graph.edges[column].to_numpy().astype(np.int64) for column in ("src", "shift"))
+    return np.append(src, -1)[edge], np.append(shift, 0)[edge]
 
 
-def _is_stream(graph: Graph, rows: Rows) -> Any:
+def _is_stream(graph: Graph, rows: Rows) -> Mask:
     return is_in(graph.lanes["kind"], "stream")[graph.tasks["lane"].to_numpy()[rows]]
+
+
+def communicates(graph: Graph) -> Mask:
+    """Tell which tasks are transfers: on a link, or collectives and sends on a stream."""
+    on_link = is_in(graph.lanes["kind"], "link")[graph.tasks["lane"].to_numpy()]
+    return on_link | is_in(graph.tasks["kind"], "collective", "p2p")
