@@ -15,6 +15,8 @@ from foretrace.graph.deflate import host_overhead
 from foretrace.graph.device import KERNEL
 from foretrace.graph.edges import edge_table
 from foretrace.graph.lanes import lane_table, operator_table
+from foretrace.graph.meetings import Group
+from foretrace.graph.merge import GROUPS
 from foretrace.graph.model import Graph, Platform, Rules
 from foretrace.graph.parts import Parts, Selection, select
 from foretrace.graph.tasks import task_table
@@ -47,8 +49,24 @@ def assemble(parts: Parts, meta: TraceMeta, rank: int, rules: Rules) -> Graph:
         rules=rules,
         platform=_platform(parts, overhead_ns),
         notes=_notes(parts, chosen),
-        extra={"host_period_ns": window.host_ns, "device_period_ns": window.device_ns},
+        extra={
+            "host_period_ns": window.host_ns,
+            "device_period_ns": window.device_ns,
+            **({GROUPS: _groups(parts, chosen)} if len(meta.ranks) > 1 else {}),
+        },
     )
+
+
+def _groups(parts: Parts, chosen: Selection) -> dict[int, Group]:
+    """Return the process group of each collective, by row; of those that name one."""
+    event = parts.devices.event[chosen.device]
+    group = parts.events.category("group", event)
+    size = parts.events.column("group_size")[event]
+    row = chosen.device_row[chosen.device]
+    return {
+        int(row[at]): Group(str(group[at]), int(size[at]))
+        for at in np.flatnonzero(group.codes >= 0).tolist()
+    }
 
 
 def _platform(parts: Parts, overhead_ns: float) -> Platform:

@@ -6,47 +6,44 @@ the transfer: the last rank to arrive shows how long the transfer takes.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from foretrace.errors import GraphError
-from foretrace.graph.events import matching
+from foretrace.graph.meetings import Meetings, find_meetings
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
+from foretrace.graph.single_step import in_one_window
+from foretrace.graph.stacking import stacked
 from foretrace.schema import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-_ALL_TO_ALL = re.compile("all_?to_?all", re.IGNORECASE)
-
-
-class _Meetings(NamedTuple):
-    """The rows of the ranks' collectives, [rank, meeting], and what was seen of each meeting."""
-
-    rows: Ints
-    start_ns: Ints
-    transfer_ns: Ints
+GROUPS = "groups"
+"""Name in `Graph.extra` of one rank's graph: the group of its collectives, by row of its tasks."""
 
 
 def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     """Join the graphs of several ranks.
 
-    The n-th collective of every rank is one meeting; ranks that disagree on how many there are
-    meet at the common ones, and a note says so.
+    The n-th collective of a group on every member is one meeting; members that disagree on how
+    many there are meet at the common ones, and a note says so.
+
+    A single recorded step shows no period: then the repetition is the window in which all ranks
+    were recorded, from the first start to the last end.
 
     Raises
     ------
     GraphError
-        The ranks recorded different numbers of steps: no period is common to them.
+        The ranks recorded different numbers of steps, so that no period is common to them; or a
+        member of a group never arrives.
     """
     steps = [graph.steps for graph in graphs]
     if min(steps) < max(steps):
@@ -55,27 +52,18 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
             " record the same steps on every rank"
         )
     joined, first_row = _side_by_side(graphs)
-    meets = _meets(joined)
-    per_rank = [
-        begin + np.flatnonzero(meets[begin:end]) for begin, end in pairwise(first_row.tolist())
-    ]
-    notes = list(joined.notes)
-    if max(steps) == 1:
-        began = [int(graph.tasks["start_ns"].min()) for graph in graphs]
-        apart = (max(began) - min(began)) / 1e6
-        notes.append(f"the ranks began their only step {apart:.1f} ms apart; replayed, together")
-    met = _meetings(joined.tasks, per_rank)
-    if met is None:
-        return replace(joined, notes=tuple(notes))
-    if any(len(rows) != met.rows.shape[1] for rows in per_rank):
-        notes.append(
-            "ranks recorded different numbers of collectives;"
-            f" the first {met.rows.shape[1]} are matched"
-        )
-    spent = joined.tasks["duration_ns"].to_numpy()[met.rows].sum()
-    share = 1 - met.transfer_ns.sum() * len(graphs) / max(spent, 1)
-    notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
-    return _together(replace(joined, notes=tuple(notes)), met)
+    met, unmatched = find_meetings(
+        joined, first_row, [graph.extra.get(GROUPS, {}) for graph in graphs]
+    )
+    notes = [*joined.notes, *unmatched]
+    if met is not None:
+        spent = joined.tasks["duration_ns"].to_numpy()[met.row].sum()
+        share = 1 - met.transfer_ns[met.meeting].sum() / max(spent, 1)
+        notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
+    extra = {name: value for name, value in joined.extra.items() if name != GROUPS}
+    joined = replace(joined, notes=tuple(notes), extra=extra)
+    together = joined if met is None else _together(joined, met)
+    return together if max(steps) > 1 else in_one_window(together, graphs)
 
 
 def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
@@ -84,14 +72,14 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         np.cumsum([0, *(len(getattr(graph, name)) for graph in graphs)])
         for name in ("tasks", "lanes", "operators")
     )
-    tasks = _concat([graph.tasks for graph in graphs])
+    tasks = stacked([graph.tasks for graph in graphs])
     of_task = np.repeat(np.arange(len(graphs)), np.diff(row))
     for column, offset in (("lane", lane), ("operator", operator), ("wait_lane", lane)):
         tasks[column] = _shifted(tasks[column], offset[of_task])
-    operators = _concat([graph.operators for graph in graphs])
+    operators = stacked([graph.operators for graph in graphs])
     of_operator = np.repeat(operator[:-1], np.diff(operator))
     operators["parent"] = _shifted(operators["parent"], of_operator)
-    edges = _concat([graph.edges for graph in graphs])
+    edges = stacked([graph.edges for graph in graphs])
     of_edge = np.repeat(row[:-1], [len(graph.edges) for graph in graphs])
     for column in ("src", "dst"):
         edges[column] = _shifted(edges[column], of_edge)
@@ -106,7 +94,7 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         slowest,
         tasks=tasks,
         edges=edges,
-        lanes=_concat([graph.lanes for graph in graphs]),
+        lanes=stacked([graph.lanes for graph in graphs]),
         operators=operators,
         platform=platform,
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
@@ -120,87 +108,26 @@ def _shifted(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:
     return np.where(value >= 0, value + offset, -1).astype(np.int32)
 
 
-def _concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    columns: dict[str, Any] = {}
-    for name in frames[0]:
-        parts = [frame[name].array for frame in frames]
-        if isinstance(parts[0].dtype, pd.CategoricalDtype):
-            columns[name] = _categories_joined(parts)
-        else:
-            columns[name] = np.concatenate([part.to_numpy() for part in parts])
-    return pd.DataFrame(columns, copy=False)
-
-
-def _categories_joined(parts: Sequence[pd.Categorical]) -> pd.Categorical:
-    """Join columns of strings; each category keeps the place of its first appearance."""
-    known: dict[str, int] = {}
-    for part in parts:
-        for value in part.categories:
-            known.setdefault(value, len(known))
-    codes = [
-        np.array([*(known[value] for value in part.categories), -1], np.int64)[part.codes]
-        for part in parts
-    ]
-    return pd.Categorical.from_codes(np.concatenate(codes), list(known))
-
-
-def _meets(graph: Graph) -> NDArray[np.bool_]:
-    """Tell which tasks need every rank; an all-to-all runs as sends and receives."""
-    names = graph.operators["name"]
-    exchanges = np.append(matching(names, _ALL_TO_ALL), [False])
-    parent = np.append(graph.operators["parent"].to_numpy(), [-1])
-    operator = graph.tasks["operator"].to_numpy()
-    found = (graph.tasks["kind"] == "collective").to_numpy().copy()
-    p2p = (graph.tasks["kind"] == "p2p").to_numpy()
-    while (operator >= 0).any():
-        found |= p2p & exchanges[operator]
-        operator = parent[operator]
-    return found
-
-
-def _meetings(tasks: pd.DataFrame, per_rank: Sequence[Ints]) -> _Meetings | None:
-    """Match the collectives of the ranks in order of their start.
-
-    Where all ranks have as many on each stream, the order is the stream's: collectives of two
-    streams may overtake each other.
-    """
-    start, lane = tasks["start_ns"].to_numpy(), tasks["lane"].to_numpy()
-    on_streams = [np.unique(lane[rows], return_counts=True)[1].tolist() for rows in per_rank]
-    alike = all(counts == on_streams[0] for counts in on_streams)
-    ordered = [
-        rows[np.lexsort((start[rows], lane[rows] if alike else start[rows]))] for rows in per_rank
-    ]
-    count = min(len(rows) for rows in ordered)
-    if not count:
-        return None
-    rows = np.stack([each[:count] for each in ordered])
-    end = start[rows] + tasks["duration_ns"].to_numpy()[rows]
-    transfer = np.median(end, axis=0) - start[rows].max(axis=0)
-    return _Meetings(rows, start[rows], np.clip(transfer, 0, None).astype(np.int64))
-
-
-def _together(graph: Graph, met: _Meetings) -> Graph:
-    """Insert one task per meeting, the transfer: it begins when all ranks have begun to wait.
+def _together(graph: Graph, met: Meetings) -> Graph:
+    """Insert one task per meeting, the transfer: it begins when all members have begun to wait.
 
     A collective occupies its stream from its own arrival to the end of the transfer.
     """
-    meetings = met.rows.shape[1]
+    meetings = len(met.first)
     work = graph.tasks["work_ns"].to_numpy().copy()
-    work[met.rows] = np.minimum(work[met.rows], met.transfer_ns)
-    transfer = len(graph.tasks) + np.arange(meetings)
-    streams, link = np.unique(graph.tasks["lane"].to_numpy()[met.rows[0]], return_inverse=True)
+    work[met.row] = np.minimum(work[met.row], met.transfer_ns[met.meeting])
     tasks = table(
         TASK_COLUMNS,
         {
             "name": ["transfer"] * meetings,
             "kind": ["collective"] * meetings,
-            "lane": len(graph.lanes) + link,
-            "start_ns": met.start_ns.max(axis=0),
+            "lane": len(graph.lanes) + met.link,
+            "start_ns": met.begins_ns,
             "duration_ns": met.transfer_ns,
             "work_ns": met.transfer_ns,
-            "step": graph.tasks["step"].to_numpy()[met.rows[0]],
+            "step": graph.tasks["step"].to_numpy()[met.first],
             "phase": ["communication"] * meetings,
-            "bytes": graph.tasks["bytes"].to_numpy()[met.rows[0]],
+            "bytes": graph.tasks["bytes"].to_numpy()[met.first],
             "wait": ["none"] * meetings,
             "return_ns": np.zeros(meetings),
             "lock": np.zeros(meetings),
@@ -208,34 +135,41 @@ def _together(graph: Graph, met: _Meetings) -> Graph:
         },
         meetings,
     )
-    lanes = table(
-        LANE_COLUMNS,
-        {
-            "kind": ["link"] * len(streams),
-            "rank": np.zeros(len(streams)),
-            "device": np.full(len(streams), -1),
-            "id": np.arange(len(streams)),
-            "role": ["communication"] * len(streams),
-        },
-        len(streams),
-    )
     return replace(
         graph,
-        tasks=_concat([graph.tasks.assign(work_ns=work), tasks]),
-        edges=_concat([graph.edges, _meeting_edges(met.rows, transfer, link)]),
-        lanes=_concat([graph.lanes, lanes]),
+        tasks=stacked([graph.tasks.assign(work_ns=work), tasks]),
+        edges=stacked([graph.edges, _meeting_edges(met, len(graph.tasks))]),
+        lanes=stacked([graph.lanes, _links(graph, met)]),
     )
 
 
-def _meeting_edges(rows: Ints, transfer: Ints, link: Ints) -> pd.DataFrame:
-    """Tie each transfer to the start and the end of every rank's collective, and to the next."""
-    everyone = np.broadcast_to(transfer, rows.shape).ravel()
-    order = [transfer[link == each] for each in np.unique(link)]
+def _links(graph: Graph, met: Meetings) -> pd.DataFrame:
+    """Return a lane per link; it counts as the first member's."""
+    links, at = np.unique(met.link, return_index=True)
+    lane = graph.tasks["lane"].to_numpy()[met.first[at]]
+    return table(
+        LANE_COLUMNS,
+        {
+            "kind": ["link"] * len(links),
+            "rank": graph.lanes["rank"].to_numpy()[lane],
+            "device": np.full(len(links), -1),
+            "id": np.arange(len(links)),
+            "role": ["communication"] * len(links),
+        },
+        len(links),
+    )
+
+
+def _meeting_edges(met: Meetings, first_row: int) -> pd.DataFrame:
+    """Tie each transfer to the start and the end of every member's collective, and to the next."""
+    transfer = first_row + np.arange(len(met.first))
+    everyone = transfer[met.meeting]
+    order = [transfer[met.link == each] for each in np.unique(met.link)]
     before, after = (np.concatenate([np.roll(one, k) for one in order]) for k in (0, -1))
     last = np.concatenate([np.arange(len(one)) == len(one) - 1 for one in order])
     parts = (
-        ("collective", rows.ravel(), everyone, 0),
-        ("return", everyone, rows.ravel(), 0),
+        ("collective", met.row, everyone, 0),
+        ("return", everyone, met.row, 0),
         ("thread", before, after, last),
     )
     count = sum(len(src) for _, src, _, _ in parts)

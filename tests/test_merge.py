@@ -11,6 +11,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.merge import merge_ranks
+from foretrace.graph.single_step import AGAIN, LATE
 from foretrace.replay import replay
 from tests.tiny import Row, call, kernel, microseconds, note, op, steps, sync, trace
 
@@ -96,7 +97,7 @@ def test_unequal_numbers_of_collectives_meet_as_far_as_they_go() -> None:
     rows = [steps(3, 600, step(compute)) for compute in (100, 400)]
     graph = build(ranks_of(rows[0], [r for r in rows[1] if r.get("correlation", 0) < 5]))
 
-    assert "ranks recorded different numbers of collectives; the first 1 are matched" in graph.notes
+    assert "rank 1 recorded 1 of 2 collectives: the first 1 are matched" in graph.notes
     assert (graph.tasks["name"] == "transfer").sum() == 1
 
 
@@ -109,14 +110,31 @@ def test_ranks_without_collectives_stand_side_by_side() -> None:
     assert replay(graph).step_ns == 600_000
 
 
-def test_single_step_tells_how_far_apart_ranks_began() -> None:
-    """Only in the recording: replayed, all begin together."""
+def test_single_step_keeps_how_far_apart_ranks_began() -> None:
+    """Rank 1 begins 2.5 ms late: the step lasts from the first start to the last end."""
     rows = [
         [note("ProfilerStep#1", at, 600), op("a", at, 500), call(at + 500, 5)] for at in (0, 2_500)
     ]
     graph = build(ranks_of(*rows))
+    late = graph.edges[graph.edges["rule"] == LATE]
 
-    assert "the ranks began their only step 2.5 ms apart; replayed, together" in graph.notes
+    assert graph.notes[-1] == (
+        "the ranks began their only step up to 2.5 ms apart, rank 0 first, rank 1 last: "
+        "every repetition keeps that"
+    )
+    assert graph.measured_step_ns == replay(graph).step_ns == 3_100_000
+    assert graph.step_samples_ns == (3_100_000,)
+    assert late["kind"].tolist() == ["join"] * 2 + ["fork"] * 2
+    assert microseconds(late["lag_ns"]) == [95, 95, 0, 2_500]
+
+
+def test_ranks_that_begin_together_keep_their_step() -> None:
+    """There is nothing to keep apart."""
+    rows = [[note("ProfilerStep#1", 0, 600), op("a", 0, 500)]] * 2
+    graph = build(ranks_of(*rows))
+
+    assert AGAIN not in set(graph.tasks["name"])
+    assert graph.measured_step_ns == 600_000
 
 
 def test_different_numbers_of_steps_are_refused() -> None:

@@ -25,6 +25,8 @@ COLLECTIVE = Arguments(
     single=(
         ("group", "Process Group Name"),
         ("group_size", "Group size"),
+        ("source", "Src Rank"),
+        ("target", "Dst Rank"),
         ("elements_in", "In msg nelems"),
         ("elements_out", "Out msg nelems"),
         ("element_type", "dtype"),
@@ -52,7 +54,23 @@ def add_collectives(values: dict[str, Any], recording: Recording, tally: Tally) 
     types = (str(t).lower().removeprefix("c10::") for t in found["element_type"])
     moved = elements * np.array([ITEM_BYTES.get(t, np.nan) for t in types])
     values["bytes"][rows] = np.where(np.isnan(moved), values["bytes"][rows], moved)
-    group = recoded(categorical(found["group"]), lambda g: None if g in (-1, "") else str(g))
+    group = recoded(
+        categorical(_with_peer(found, tally)), lambda g: None if g in (-1, "") else str(g)
+    )
     codes = np.full(len(names), -1, np.int32)
     codes[rows] = group.codes
     values["group"] = from_codes(codes, list(group.categories))
+
+
+def _with_peer(found: dict[str, list[Any]], tally: Tally) -> list[Any]:
+    """Return the groups; a send or receive names its peer too, as in "0 ->3" and "0 3->"."""
+    source, target = (integers(found[end], tally).tolist() for end in ("source", "target"))
+    return [
+        group if src < 0 and dst < 0 else _pair(group, src, dst)
+        for group, src, dst in zip(found["group"], source, target, strict=True)
+    ]
+
+
+def _pair(group: object, source: int, target: int) -> str:
+    known = ("" if group == -1 else group, *("" if end < 0 else end for end in (source, target)))
+    return "{} {}->{}".format(*known)
