@@ -22,8 +22,10 @@ from foretrace.graph.steps import find_steps
 from foretrace.graph.stream_events import event_edges
 from foretrace.graph.streams import kernel_gaps, launch_lags, stream_lags
 from foretrace.graph.threads import thread_roles
+from foretrace.graph.timeline_graph import build_timeline
 from foretrace.graph.waits import split_waiting
 from foretrace.graph.window import choose_window
+from foretrace.tracer.timelines import SHAPE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,6 +60,8 @@ def build(trace: Trace, *, rules: Rules | None = None, step_pattern: str | None 
         When the recording holds no work to build from, or *step_pattern* matches too little.
     """
     rules = rules or Rules()
+    if SHAPE in trace.meta.extra:
+        return check(build_timeline(trace, rules))
     ranks = np.unique(trace.events["rank"].to_numpy()).tolist()
     graphs = [_one_rank(trace, rank, rules, step_pattern) for rank in ranks]
     if not graphs:

@@ -23,7 +23,7 @@ RECORDINGS = sorted(
 NO_TRACES = (
     "execution-trace",
     "execution-graph",
-    "straggler-analysis",
+    "straggler-analysis/result",
 )
 """Parts of names of files that are no profiler recordings and are refused with a sentence."""
 

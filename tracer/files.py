@@ -11,6 +11,7 @@ from foretrace.tracer.kineto import read_kineto
 from foretrace.tracer.nsight import read_nsight
 from foretrace.tracer.ranks import merged
 from foretrace.tracer.store import read_parquet, save
+from foretrace.tracer.timelines import is_timeline, read_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +41,9 @@ def load(path: str | Path | Sequence[str | Path], *, size_limit: int = SIZE_LIMI
     Parameters
     ----------
     path
-        A Kineto trace (JSON), an SQLite export of Nsight Systems, either of them plain or
-        compressed with gzip, or a Foretrace file. Several files are the ranks of one job.
+        A Kineto trace (JSON), an operation-level timeline (JSON), an SQLite export of Nsight
+        Systems, each of them plain or compressed with gzip, or a Foretrace file. Several files
+        are the ranks of one job.
     size_limit
         Bytes that a compressed file may unpack to.
 
@@ -67,7 +69,7 @@ def _load_one(path: Path, size_limit: int) -> Trace:
     if raw.startswith(PARQUET):
         raise TraceError(f"{source}: a Parquet file inside gzip; decompress it first")
     if raw[:4096].removeprefix(BYTE_ORDER_MARK).lstrip().startswith(JSON_STARTS):
-        return read_kineto(raw, source)
+        return read_timeline(raw, source) if is_timeline(raw) else read_kineto(raw, source)
     raise TraceError(f"{source}: {_what_it_is(raw)}")
 
 

@@ -50,7 +50,12 @@ EVENT_COLUMNS = (
     Column(
         "external_id", "int64", "", "joins an op with the runtime calls and device work under it"
     ),
-    Column("sequence", "int64", "", "autograd sequence number of an op"),
+    Column(
+        "sequence",
+        "int64",
+        "",
+        "autograd sequence number of an op; in a timeline the place among its kind, or the step",
+    ),
     Column(
         "forward_thread", "int64", "", "thread of the forward op that this backward op belongs to"
     ),
@@ -90,10 +95,10 @@ class Device:
 class TraceMeta:
     """Everything about a recording that is not an event. Unknown is ``None`` or empty.
 
-    ``format`` is "kineto", "nsight" or "foretrace"; ``source`` the file name, for messages.
-    ``batch_size`` counts samples per step and rank. ``optimizer``, ``loader`` and ``machine`` are
-    what the recorder found out: {"name": "Adam", "kind": "loop", "parameters": n, "bytes": b},
-    {"workers": 0, "prefetch": 2, "load_ns": t, "cpu_share": x}, and the probe's
+    ``format`` is "kineto", "nsight", "timeline" or "foretrace"; ``source`` the file name, for
+    messages. ``batch_size`` counts samples per step and rank. ``optimizer``, ``loader`` and
+    ``machine`` are what the recorder found out: {"name": "Adam", "kind": "loop", "parameters": n,
+    "bytes": b}, {"workers": 0, "prefetch": 2, "load_ns": t, "cpu_share": x}, and the probe's
     {"cores": 2, "fp32_gflops": x, "bf16_gflops": y, "copy_gbps": z}.
     ``unprofiled_step_ns`` were measured without the profiler, in order: the truth;
     ``profiled_step_ns`` are the same steps under the profiler, interleaved. ``warnings`` counts

@@ -40,6 +40,7 @@ from foretrace.transforms.scenario import (
     names,
     parse_scenario,
 )
+from foretrace.transforms.straggler import remove_stragglers, straggler
 from foretrace.transforms.tf32 import tf32
 from foretrace.transforms.vdnn import vdnn
 
@@ -75,6 +76,8 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         metaflow,
         vdnn,
         gist,
+        straggler,
+        remove_stragglers,
     )
 }
 """Every what-if by name; its keyword-only arguments are its parameters."""
