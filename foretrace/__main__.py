@@ -1,6 +1,7 @@
 """``python -m foretrace``: the command line, also on a machine that can only record.
 
-Recording machines may have torch and nothing else of ours, so ``record-pairs`` must not need typer.
+Recording machines may have torch and nothing else of ours, so ``record-pairs`` and
+``record-network`` must not need typer.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ def main() -> int:
         from foretrace.cli_pairs import main as record_pairs
 
         return record_pairs(sys.argv[2:])
+    if sys.argv[1:2] == ["record-network"]:
+        from foretrace.cli_network_runs import main as record_network
+
+        return record_network(sys.argv[2:])
     if find_spec("typer") is None:
         sys.stderr.write(
-            "foretrace: typer is not installed; only record-pairs works here, "
+            "foretrace: typer is not installed; only record-pairs and record-network work here, "
             "install foretrace for the rest\n"
         )
         return 1

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 from foretrace.errors import ForetraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Wrong usage is one line here as everywhere."""
 
     def error(self, message: str) -> NoReturn:
@@ -24,10 +24,8 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str]) -> int:
     """Record before/after pairs as *arguments* say; return the exit code."""
     options = _parser().parse_args(list(arguments))
-    if not options.minutes > 0:  # NaN is not, either
-        sys.stderr.write(f"foretrace: --minutes is {options.minutes:g}, expected more than 0\n")
-        return 2
-    try:
+
+    def record() -> None:
         from foretrace.tracer.pairs import record_pairs
 
         record_pairs(
@@ -37,6 +35,17 @@ def main(arguments: Sequence[str]) -> int:
             cpu=options.cpu,
             out=options.out,
         )
+
+    return recorded(record, options)
+
+
+def recorded(record: Callable[[], None], options: argparse.Namespace) -> int:
+    """Call *record*, turning what can go wrong into one line; return the exit code."""
+    if not options.minutes > 0:  # NaN is not, either
+        sys.stderr.write(f"foretrace: --minutes is {options.minutes:g}, expected more than 0\n")
+        return 2
+    try:
+        record()
     except ForetraceError as error:
         sys.stderr.write(f"foretrace: {error}\n")
         return 1
@@ -53,17 +62,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="foretrace record-pairs",
         description="Record measured before/after pairs over models and variants on this machine.",
     )
     parser.add_argument("--minutes", type=float, default=8.0, help="time budget (default 8)")
     parser.add_argument("--cpu", action="store_true", help="small shapes on the CPU")
     parser.add_argument("--out", type=Path, default=Path("pairs"), help="folder for the archives")
-    parser.add_argument("--models", type=_names, help="comma-separated; default: all")
-    parser.add_argument("--variants", type=_names, help="comma-separated; default: all")
+    parser.add_argument("--models", type=names, help="comma-separated; default: all")
+    parser.add_argument("--variants", type=names, help="comma-separated; default: all")
     return parser
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]

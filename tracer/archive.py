@@ -92,7 +92,7 @@ def pack(
     paths = []
     for number, held in enumerate(contents, 1):
         paths.append(out / f"{stem}-{number}.tar")
-        _write_tar(paths[-1], folder, held)
+        write_tar(paths[-1], folder, held)
     return paths, left_out
 
 
@@ -111,7 +111,8 @@ def _tar_bytes(path: Path) -> int:
     return path.stat().st_size + HEADER_BYTES
 
 
-def _write_tar(path: Path, folder: Path, files: Iterable[Path]) -> None:
+def write_tar(path: Path, folder: Path, files: Iterable[Path]) -> None:
+    """Put *files*, which lie under *folder*, into the archive *path*, whole or not at all."""
     unfinished = path.with_suffix(".part")
     with tarfile.open(unfinished, "w") as archive:
         for file in files:
@@ -139,19 +140,19 @@ def read_pairs(where: str | Path) -> list[Pair]:
         unpacked = {p.relative_to(where).as_posix(): p for p in found}
         pairs += _pairs({name: path.read_bytes for name, path in unpacked.items()}, where)
     else:
-        pairs = _pairs(_members(where), where)
+        pairs = _pairs(members(where), where)
     if not pairs:
         raise TraceError(f"{where} holds no pair: expected files that end in {PAIR}")
     return pairs
 
 
-def _members(path: Path) -> dict[str, Any]:
+def members(path: Path) -> dict[str, Any]:
     """Return name -> function that gives the content, for the plain files of an archive."""
     try:
         with tarfile.open(path) as archive:
             held = {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise TraceError(f"{path} is no archive of record-pairs: {error}") from error
+        raise TraceError(f"{path} is no archive of record-pairs or -network: {error}") from error
     return {name: io.BytesIO(content).getvalue for name, content in held.items()}
 
 
@@ -191,10 +192,13 @@ def _trace(
     member = f"{pair.rpartition('/')[0]}/{side['trace']}".lstrip("/")
     if member + ".xz" not in files:
         raise TraceError(f"{where}: {pair} names {member}.xz, which is not there")
-    return partial(_unpacked, files[member + ".xz"], side["facts"], member, where)
+    return partial(read_recording, files[member + ".xz"], side["facts"], member, where)
 
 
-def _unpacked(read: Callable[[], bytes], facts: dict[str, Any], member: str, where: Path) -> Trace:
+def read_recording(
+    read: Callable[[], bytes], facts: dict[str, Any], member: str, where: Path
+) -> Trace:
+    """Return the recording *member* of *where*; *read* gives it compressed, *facts* its job."""
     from foretrace.tracer.record import read_kineto
 
     try:

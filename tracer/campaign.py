@@ -42,7 +42,7 @@ def run_all(tasks: Sequence[Task]) -> list[str]:
     with ThreadPoolExecutor(max(1, cores() // 2)) as pool:
         compressing: dict[Path, Future[Path]] = {}
         try:
-            with _stoppable():
+            with stoppable():
                 for number, task in enumerate(tasks):
                     left = task.deadline - time.time()
                     if left <= 0:
@@ -97,7 +97,7 @@ def _start(task: Task, errors: IO[str]) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=errors,
         encoding="utf-8",
-        env=_environment(cpu=task.cpu),
+        env=measuring_environment(cpu=task.cpu),
         start_new_session=True,
     )
 
@@ -116,7 +116,7 @@ def _why(folder: Path, change: str) -> str:
     return NO_TIME
 
 
-def _environment(*, cpu: bool) -> dict[str, str]:
+def measuring_environment(*, cpu: bool) -> dict[str, str]:
     """Return the environment of a measuring process: our package found, a CPU's allocator fixed."""
     import foretrace
 
@@ -151,7 +151,7 @@ def _compress(
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """Turn SIGTERM and SIGINT into `KeyboardInterrupt` while this is open."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,145 @@
+"""The processes of one group, from outside: started in their namespaces, told what to do, ended.
+
+Commands and replies are JSON lines (see `network_rank`). Whatever goes wrong, a rank that is late
+included, ends the whole group: one inside gloo does not come back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from foretrace.errors import RecordError
+from foretrace.tracer.campaign import GRACE_SECONDS, measuring_environment
+from foretrace.tracer.shaped_network import DEVICE, shaped_network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from foretrace.tracer.network_plan import Group
+    from foretrace.tracer.shaped_network import ShapedNetwork
+
+START_SECONDS = 60.0
+PATIENCE = 3.0  # times what a command should take ...
+LEAST_PATIENCE_SECONDS = 20.0  # ... but no less than this
+
+
+class Ranks:
+    """The running processes of a group."""
+
+    def __init__(self, group: Group, network: ShapedNetwork, log: Path) -> None:
+        """Start a process per rank of *group* and wait until all have found each other."""
+        self.network = network
+        self._replies: list[SimpleQueue[str]] = []
+        with log.open("a", encoding="utf-8") as errors:
+            self._processes = [_start(group, network, rank, errors) for rank in network.ranks]
+        for process in self._processes:
+            self._replies.append(SimpleQueue())
+            arguments = (process.stdout, self._replies[-1])
+            Thread(target=_forward, args=arguments, daemon=True).start()
+        self._collect(START_SECONDS)
+
+    def tell(self, do: str, *, expected_seconds: float = 0.0, **arguments: Any) -> list[Any]:
+        """Let all ranks *do* something; return their replies, in order.
+
+        Raises
+        ------
+        RecordError
+            A rank failed, ended or was late.
+        """
+        line = json.dumps({"do": do, **arguments}) + "\n"
+        for process in self._processes:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):  # the reply says why it ended
+                process.stdin.write(line)
+                process.stdin.flush()
+        return self._collect(max(PATIENCE * expected_seconds, LEAST_PATIENCE_SECONDS))
+
+    def close(self) -> None:
+        """End all processes: by closing their input, or by force."""
+        for process in self._processes:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        until = time.monotonic() + GRACE_SECONDS
+        for process in self._processes:
+            try:
+                process.wait(max(until - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def kill(self) -> None:
+        """End all processes at once."""
+        for process in self._processes:
+            process.kill()
+
+    def _collect(self, seconds: float) -> list[Any]:
+        until = time.monotonic() + seconds
+        return [self._reply(rank, until) for rank in self.network.ranks]
+
+    def _reply(self, rank: int, until: float) -> Any:
+        try:
+            line = self._replies[rank].get(timeout=max(until - time.monotonic(), 0))
+        except Empty:
+            raise RecordError(f"rank {rank} did not answer in time") from None
+        reply = json.loads(line) if line else {"error": f"rank {rank} ended"}
+        if "error" in reply:
+            raise RecordError(self._first_error(rank, reply["error"]))
+        return reply["reply"]
+
+    def _first_error(self, rank: int, text: str) -> str:
+        """Prefer the error of a rank that says what failed to that of a peer it let down."""
+        for other in self.network.ranks:
+            with suppress(Empty, ValueError):
+                found = json.loads(self._replies[other].get_nowait()).get("error", "")
+                if other != rank and found and "Connection" not in found:
+                    return str(found)
+        return text
+
+
+@contextmanager
+def running(group: Group, log: Path) -> Iterator[Ranks]:
+    """Start *group* on a shaped network of its own, links as fast as they can be; then end it.
+
+    What the processes write to their standard error is added to *log*.
+    """
+    with shaped_network(group.all_racks) as network:
+        ranks = Ranks(group, network, log)
+        try:
+            yield ranks
+        except BaseException:
+            ranks.kill()
+            raise
+        finally:
+            ranks.close()
+
+
+def _start(group: Group, network: ShapedNetwork, rank: int, errors: Any) -> subprocess.Popen[str]:
+    numbers = [str(number) for number in (rank, group.ranks, group.servers)]
+    command = [sys.executable, "-m", "foretrace.tracer.network_rank", *numbers]
+    command += [network.address(0), DEVICE, str(os.getpid())]
+    return subprocess.Popen(  # noqa: S603 - our own module
+        network.inside(rank, command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        encoding="utf-8",
+        env={**measuring_environment(cpu=True), "GLOO_SOCKET_IFNAME": DEVICE},
+        start_new_session=True,
+    )
+
+
+def _forward(lines: Any, queue: SimpleQueue[str]) -> None:
+    """Put every line into *queue*, and an empty one at the end."""
+    for line in lines:
+        queue.put(line)
+    queue.put("")
