@@ -163,6 +163,18 @@ def record_pairs(context: typer.Context) -> int:
     return record(context.args)
 
 
+@app.command(
+    "record-network",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def record_network(context: typer.Context) -> int:
+    """Measure distributed training over shaped links of this machine (Linux, root)."""
+    from foretrace.cli_network_runs import main as record
+
+    return record(context.args)
+
+
 @app.command("import")
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="One file per rank.")],
