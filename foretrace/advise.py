@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.candidates import candidates
 from foretrace.errors import ForetraceError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from foretrace.candidates import Candidate
     from foretrace.graph.model import Graph
+    from foretrace.many import Made
     from foretrace.predict import Baseline
     from foretrace.transforms.scenario import Scenario
 
@@ -67,6 +68,14 @@ class _Trial:
     saves: str
 
 
+class _Found(NamedTuple):
+    """A trial that can be predicted, and the graph that it makes of the job."""
+
+    trial: _Trial
+    advice: Advice
+    changed: Graph
+
+
 def advise(graph: Graph) -> Advisory:
     """Try every what-if that suits *graph*, and the best ones together.
 
@@ -79,13 +88,15 @@ def advise(graph: Graph) -> Advisory:
     trials = [_trial(graph, (candidate,)) for candidate in candidates()]
     found, refused = _tried(known, trials)
     best = _worth_combining(found)
-    pairs, _ = _tried(known, [_together(group) for group in _groups(best)])
-    every = [advice for _, advice in found]
+    made = [(each.trial.scenario, each.changed) for each in best]
+    groups = _groups([each.trial for each in best])
+    together, _ = _tried(known, [_together(group) for group in groups], made)
+    every = [each.advice for each in found]
     return Advisory(
         measured=known.measured,
         limits=path_causes(known.timeline),
         single=_ranked(every),
-        combined=_ranked(advice for _, advice in pairs),
+        combined=_ranked(each.advice for each in together),
         inapplicable=tuple((_text(trial), str(error)) for trial, error in refused),
         warnings=_warnings(graph, every),
     )
@@ -115,11 +126,11 @@ def _trial(graph: Graph, group: Sequence[Candidate]) -> _Trial:
 
 
 def _tried(
-    known: Baseline, trials: Sequence[_Trial]
-) -> tuple[list[tuple[_Trial, Advice]], list[tuple[_Trial, ForetraceError]]]:
+    known: Baseline, trials: Sequence[_Trial], made: Sequence[Made] = ()
+) -> tuple[list[_Found], list[tuple[_Trial, ForetraceError]]]:
     """Replay every trial; return what came out, and what was refused."""
     found, refused = [], []
-    replays = replay_each(known, (trial.scenario for trial in trials))
+    replays = replay_each(known, (trial.scenario for trial in trials), made)
     for trial, after in zip(trials, replays, strict=True):
         try:
             if isinstance(after, ForetraceError):
@@ -128,32 +139,33 @@ def _tried(
         except ForetraceError as error:
             refused.append((trial, error))
             continue
-        found.append((trial, _advice(prediction, trial, path_causes(after))))
+        advice = _advice(prediction, trial, path_causes(after))
+        found.append(_Found(trial, advice, after.graph))
     return found, refused
 
 
 def _advice(prediction: Prediction, trial: _Trial, limits: dict[str, float]) -> Advice:
-    counted = prediction.samples_before and prediction.samples_after
-    gain = prediction.speedup if counted else prediction.speedup * trial.samples
-    return Advice(prediction, gain, trial.saves, limits)
+    return Advice(prediction, prediction.speedup, trial.saves, limits)
 
 
-def _worth_combining(found: Iterable[tuple[_Trial, Advice]]) -> list[_Trial]:
+def _worth_combining(found: Iterable[_Found]) -> list[_Found]:
     """Return the best trial of each transform, the best few, in the order of application."""
-    best: dict[str, tuple[int, _Trial, float]] = {}
-    for place, (trial, advice) in enumerate(found):
-        name = trial.scenario[0].name
-        worth = trial.saves == "time" and advice.gain >= WORTH_COMBINING
-        if worth and advice.gain > best.get(name, (0, trial, 0.0))[2]:
-            best[name] = place, trial, advice.gain
-    few = sorted(best.values(), key=lambda entry: -entry[2])[:COMBINED]
-    return [trial for _, trial, _ in sorted(few, key=lambda entry: entry[0])]
+    best: dict[str, _Found] = {}
+    for each in found:
+        name = each.trial.scenario[0].name
+        known = best[name].advice.gain if name in best else WORTH_COMBINING
+        if each.trial.saves == "time" and each.advice.gain > known:
+            best[name] = each
+    few = sorted(best, key=lambda name: -best[name].advice.gain)[:COMBINED]
+    return [best[name] for name in best if name in few]
 
 
 def _groups(best: Sequence[_Trial]) -> list[tuple[_Trial, ...]]:
-    """Return all pairs of *best*, those that begin alike side by side, and all of them."""
-    every = [tuple(best)] if len(best) > 2 else []  # noqa: PLR2004  # two are a pair already
-    return [group for group in [*combinations(best, 2), *every] if not _names(group) >= EITHER_OR]
+    """Return all pairs of *best*, and all of them; those that begin alike stand side by side."""
+    groups = [*combinations(best, 2)]
+    if len(best) > 2:  # noqa: PLR2004  # two are a pair already
+        groups.insert(1, tuple(best))
+    return [group for group in groups if not _names(group) >= EITHER_OR]
 
 
 def _names(group: Iterable[_Trial]) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.predict import Baseline, Prediction, baseline, predicted
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Outcome = Prediction | ForetraceError
 """What became of a scenario: where it cannot be predicted, its error stands in its place."""
+
+Made: TypeAlias = "tuple[Scenario, Graph]"
+"""A scenario and the graph that it makes of the job."""
 
 _CHUNK = 8
 """Scenarios a process fetches at once."""
@@ -62,18 +65,30 @@ def predict_each(known: Baseline, scenarios: Sequence[Scenario]) -> Iterator[Out
 
 
 def replay_each(
-    known: Baseline, scenarios: Iterable[Scenario]
+    known: Baseline, scenarios: Iterable[Scenario], made: Sequence[Made] = ()
 ) -> Iterator[Timeline | ForetraceError]:
-    """Yield the replay after each scenario; neighbours that begin alike share their beginning."""
-    begun: Scenario = ()
-    halfway = known.graph
+    """Yield the replay after each scenario.
+
+    What a scenario begins with is not applied again where *made* or its neighbour has it.
+    """
+    recent: list[Made] = []
     for scenario in scenarios:
+        begun, graph = max(
+            (each for each in (((), known.graph), *made, *recent) if _begins(scenario, each[0])),
+            key=lambda each: len(each[0]),
+        )
+        recent = []
         try:
-            if scenario[:-1] != begun:
-                halfway, begun = apply(known.graph, scenario[:-1]), scenario[:-1]
-            yield replay(apply(halfway, scenario[-1:]), like=known.timeline)
+            for count in range(len(begun), len(scenario)):
+                graph = apply(graph, scenario[count : count + 1])
+                recent.append((scenario[: count + 1], graph))
+            yield replay(graph, like=known.timeline)
         except ForetraceError as error:
             yield error
+
+
+def _begins(scenario: Scenario, begun: Scenario) -> bool:
+    return scenario[: len(begun)] == begun
 
 
 def _start(graph: Graph) -> None:

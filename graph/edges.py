@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from foretrace.graph.deflate import Overhead
     from foretrace.graph.loaders import Chain
     from foretrace.graph.parts import Parts, Selection
     from foretrace.graph.threads import HostEdges
@@ -33,9 +34,9 @@ class Some(NamedTuple):
     shift: Ints | int = 0
 
 
-def edge_table(parts: Parts, chosen: Selection, overhead_ns: float) -> pd.DataFrame:
-    """Collect the window's edges from every cause; the thread's own lags lose *overhead_ns*."""
-    found = [edges for edges in _causes(parts, chosen, overhead_ns) if len(edges.src)]
+def edge_table(parts: Parts, chosen: Selection, overhead: Overhead) -> pd.DataFrame:
+    """Collect the window's edges from every cause; the thread's own lags lose *overhead*."""
+    found = [edges for edges in _causes(parts, chosen, overhead) if len(edges.src)]
     counts = [len(edges.src) for edges in found]
 
     def column(values: Sequence[Ints | int], dtype: type = np.int32) -> Any:
@@ -61,8 +62,8 @@ def edge_table(parts: Parts, chosen: Selection, overhead_ns: float) -> pd.DataFr
     return table(EDGE_COLUMNS, values, sum(counts))
 
 
-def _causes(parts: Parts, chosen: Selection, overhead_ns: float) -> Iterator[Some]:
-    yield from _thread_order(parts, chosen, overhead_ns)
+def _causes(parts: Parts, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
+    yield from _thread_order(parts, chosen, overhead)
     yield from _stream_order(parts, chosen)
     yield _launches(parts, chosen)
     yield _event_returns(parts, chosen)
@@ -81,7 +82,7 @@ def _first_of(groups: Ints) -> NDArray[np.bool_]:
     return first
 
 
-def _thread_order(parts: Parts, chosen: Selection, overhead_ns: float) -> Iterator[Some]:
+def _thread_order(parts: Parts, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
     """Consecutive tasks of a thread; the lag is its untraced time, 0 where it waited."""
     host, window, rows = parts.host, parts.window, chosen.host
     waited = parts.threads.waited.copy()
@@ -93,7 +94,7 @@ def _thread_order(parts: Parts, chosen: Selection, overhead_ns: float) -> Iterat
     def own(pause: Ints, after: Ints, still: NDArray[np.bool_]) -> Ints:
         lag = np.clip(pause, 0, None)
         lag = np.where(own_gap[after] >= 0, np.minimum(lag, own_gap[after]), lag)
-        return np.clip(np.where(still, 0, lag) - overhead_ns, 0, None).astype(np.int64)
+        return np.clip(np.where(still, 0, lag) - overhead.of(after), 0, None).astype(np.int64)
 
     first = _first_of(host.thread[rows])
     before, after = rows[:-1][~first[1:]], rows[1:][~first[1:]]

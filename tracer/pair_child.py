@@ -165,8 +165,9 @@ class Bench:
     def _interleave(self, before: Side, after: Side) -> tuple[Recorder, float, float]:
         """Measure and record both sides in turn; return after over before, and its noise, too.
 
-        A round is a block of *before*, one of *after*, and a profiled window of *before*: what the
-        recording shows is then what was measured, also where the machine is slow for a while.
+        A round is a block of *before*, one of *after*, and a profiled window of *before*, each
+        after a step that does not count: what the recording shows is then what was measured, also
+        where the machine is slow for a while, and no side follows the profiler at once.
         """
         for side in (before, after):
             side.step_ns, side.quality = [], Quality()
@@ -178,11 +179,12 @@ class Bench:
                 blocks[1].append(after.measure())
 
         plan, is_known = self.plan, self._kept is not None
-        window = [] if is_known else [Block("profiled", plan.window)]
-        every = [Block("plain", before.block), Block("warm-up", 1), *window] * plan.rounds
+        warm = Block("warm-up", 1)
+        window = [] if is_known else [warm, Block("profiled", plan.window)]
+        every = [warm, Block("plain", before.block), *window] * plan.rounds
         recorder = Recorder(
             before.job,
-            [Block("rehearsal", 1), Block("warm-up", 1), *every, Block("shapes", 1)],
+            [Block("rehearsal", 1), *every, Block("shapes", 1)],
             quality=before.quality,
             between=measure_after,
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
+from foretrace.targets import first_line
 from foretrace.tracer.annotate import PREFIX
 from foretrace.tracer.facts import (
     describe_buffers,
@@ -25,6 +26,7 @@ from foretrace.tracer.facts import (
 from foretrace.tracer.job import Job, runner
 from foretrace.tracer.probe import DISAGREEMENT_LIMIT, probe, probe_again
 from foretrace.tracer.recorder import Recorder, schedule
+from foretrace.tracer.updates import OPTIMIZER_TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,8 +91,8 @@ def attempt(run: Callable[[], None], what: str) -> None:
     except RecordError:
         raise
     except Exception as error:
-        text = (str(error).splitlines() or [""])[0]
-        raise RecordError(f"{what} failed: {type(error).__name__}: {text}") from error
+        text = f"{type(error).__name__}: {first_line(error)}"
+        raise RecordError(f"{what} failed: {text}") from error
 
 
 @dataclass
@@ -149,6 +151,10 @@ def recording(
     for name, value in (("steps", steps), ("warmup", warmup), ("windows", windows)):
         if value < 1:
             raise RecordError(f"{name} is {value}, expected at least 1")
+    if out is not None:
+        from foretrace.tracer.store import check_place, save
+
+        check_place(Path(out))
     blocks = schedule(steps=steps, warmup=warmup, windows=windows)
     probe()
     session = Session(Recorder(job, blocks))
@@ -156,8 +162,6 @@ def recording(
         yield session
     session._trace = to_trace(session.recorder)  # noqa: SLF001 - the session is this function's
     if out is not None:
-        from foretrace.tracer.files import save
-
         save(session.trace, out)
 
 
@@ -193,6 +197,8 @@ def facts(recorder: Recorder) -> dict[str, Any]:
         },
         "extra": {
             "quality": recorder.quality.summary(),
+            **({OPTIMIZER_TIMES: recorder.optimizer_ns} if recorder.optimizer_ns else {}),
+            "job": job.name,
             "blocks": [[block.kind, block.steps] for block in recorder.blocks],
             "parameters": describe_parameters(job.model),
             "buffers": describe_buffers(job.model),

@@ -16,6 +16,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.annotate import annotated_modules
 from foretrace.tracer.measure import Quality
 from foretrace.tracer.shapes import add_shapes
+from foretrace.tracer.updates import Updates
 from foretrace.tracer.window import Window, step_range
 
 if TYPE_CHECKING:
@@ -67,11 +68,13 @@ class Recorder:
     """Records the job around it; use it as a context and call `step` after each iteration.
 
     ``between`` is called with each block that is over, before the next begins; it is not timed.
+    ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one.
     """
 
     job: Job
     blocks: list[Block]
     plain_ns: list[int] = field(default_factory=list)
+    optimizer_ns: list[int] = field(default_factory=list)
     profiled_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
     unmatched: int = 0
@@ -82,11 +85,12 @@ class Recorder:
         self._waiting = list(self.blocks)
         self._windows: list[tuple[float, Window]] = []
         self._shapes: Window | None = None
-        self._running = ExitStack()
+        self._running, self._watch = ExitStack(), ExitStack()
         self._stamps: list[int] = []
         self._range: Any = None
         self._over: Callable[[int], None] = lambda _steps: None
         self._synchronize = _synchronizer(self.job)
+        self._updates = Updates()
 
     @property
     def done(self) -> bool:
@@ -95,6 +99,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         """Begin the first block."""
+        self._watch.enter_context(self._updates.watched(self.job.optimizer))
         self._begin()
         return self
 
@@ -102,6 +107,7 @@ class Recorder:
         """Stop what is still running; an unfinished block is dropped."""
         self._close_range()
         self._running.close()
+        self._watch.close()
 
     def step(self) -> None:
         """Say that one iteration is over."""
@@ -167,6 +173,7 @@ class Recorder:
         if block.kind == "plain":
             self._over(block.steps)
             self.plain_ns += times
+            self.optimizer_ns += self._updates.per_step(self._stamps)
         self._running.close()
         if block.kind == "shapes":
             self._shapes = self._window

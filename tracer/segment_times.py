@@ -52,14 +52,25 @@ def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
     if optimizer is None:
         raise RecordError(f"{job.name!r} names no optimizer: give Job(optimizer=...)")
     gradients = _gradients(job, optimizer)
-    updates = {
-        kind: _copy(optimizer, gradients, flags).step
-        for kind, flags in {
-            AS_IT_IS: {},
-            **{kind: _flags(optimizer, kind) for kind in kinds},
-        }.items()
-    }
-    return _interleaved(updates, RUNS, FLUSH_BYTES, _device(gradients.values()))
+    wanted = {AS_IT_IS: {}, **{kind: _flags(optimizer, kind) for kind in kinds}}
+    copies = {kind: _copy(optimizer, gradients, flags) for kind, flags in wanted.items()}
+    return _interleaved(
+        {kind: new.step for kind, new in copies.items()},
+        RUNS,
+        FLUSH_BYTES,
+        _device(gradients.values()),
+        before=lambda kind: _as_backward_leaves_it(copies[kind]),
+    )
+
+
+def _as_backward_leaves_it(optimizer: Any) -> None:
+    """Touch weights and gradients in the order in which backward does: the last are in cache."""
+    with torch.no_grad():
+        for group in reversed(optimizer.param_groups):
+            for parameter in reversed(group["params"]):
+                if parameter.grad is not None:
+                    parameter.sum()
+                    parameter.grad.mul_(1)
 
 
 def _flags(optimizer: Any, kind: str) -> dict[str, bool]:
@@ -124,15 +135,20 @@ def checkpoint_times(device: str) -> Timing:
 
 
 def _interleaved(
-    forms: Mapping[str, Callable[[], object]], runs: int, flush_bytes: int, device: str
+    forms: Mapping[str, Callable[[], object]],
+    runs: int,
+    flush_bytes: int,
+    device: str,
+    before: Callable[[str], None] = lambda _name: None,
 ) -> dict[str, Timing]:
-    """Run each form in turn, after a warm run, the caches emptied in between."""
+    """Run each form in turn, after a warm run, the caches emptied and *before* called each time."""
     flush = torch.ones(flush_bytes // 4, device=device)
     host: dict[str, list[int]] = {name: [] for name in forms}
     kernels: dict[str, list[float]] = {name: [] for name in forms}
     for turn in range(1 + runs):
         for name, run in forms.items():
             flush.add_(1)
+            before(name)
             host_ns, device_ns = _once(run, device)
             if turn:
                 host[name].append(host_ns)

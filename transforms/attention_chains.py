@@ -7,15 +7,16 @@ a kernel of that name, or an exponential and a sum of a model that writes its ow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.columns import matches
+from foretrace.transforms.columns import is_in, matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
 
     from foretrace.transforms.columns import Mask, Rows
     from foretrace.transforms.kernel_costs import Kernels
@@ -53,22 +54,30 @@ def _by_stream(kernels: Kernels) -> Iterator[Rows]:
 
 def _on_stream(kernels: Kernels, rows: Rows) -> Iterator[Chain]:
     """Look at every run of kernels between two products that follow one another."""
-    signs, classes = _signs(kernels), kernels.classes
-    tasks = kernels.graph.tasks
-    where = [*zip(tasks["phase"].astype(object), tasks["step"].to_numpy().tolist(), strict=True)]
-    products = np.flatnonzero(classes[rows] == "gemm")
-    for at, (low, high) in enumerate(pairwise(products)):
-        between = rows[low + 1 : high]
-        if not 0 < len(between) <= MOST_BETWEEN or not np.isin(classes[between], SPARE).all():
-            continue
-        is_backward = where[rows[low]][0] == "backward"
+    tasks, signs = kernels.graph.tasks, _signs(kernels)
+    phase, step = tasks["phase"].array, tasks["step"].to_numpy()
+    where = phase.codes + len(phase.categories) * step.astype(np.int64)
+    backward = is_in(tasks["phase"], "backward")
+    products = np.flatnonzero(kernels.classes[rows] == "gemm")
+    for at in np.flatnonzero(_may_be_attention(kernels.classes[rows], products)).tolist():
+        between = rows[products[at] + 1 : products[at + 1]]
+        is_backward = bool(backward[rows[products[at]]])
         around = 1 if is_backward else 0
         if at < around or not signs.found(between, is_backward=is_backward):
             continue
         inside = rows[products[at - around : at + 2 + around]]
-        if len(inside) == 2 + 2 * around and len({where[row] for row in inside}) == 1:
+        if len(inside) == 2 + 2 * around and len(np.unique(where[inside])) == 1:
             every = tuple(sorted([*inside.tolist(), *between.tolist()]))
             yield Chain(tuple(inside.tolist()), every, is_backward)
+
+
+def _may_be_attention(classes: npt.NDArray[np.str_], products: Rows) -> Mask:
+    """Tell which two neighbours of *products* have a few kernels between them, all to be spared."""
+    needed = np.append(0, np.cumsum(~np.isin(classes, SPARE)))
+    first, last = products[:-1] + 1, products[1:]
+    few = (last > first) & (last - first <= MOST_BETWEEN)
+    found: Mask = few & (needed[last] == needed[first])
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ In: frames of `foretrace.graph.model`. Out: arrays and new frames that share wha
 from __future__ import annotations
 
 import re
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +64,13 @@ def matches(column: pd.Series, pattern: str) -> Mask:
         raise TransformError(
             f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
         ) from None
-    return by_category(column, lambda value: found.search(value) is not None)
+    return by_category(column, partial(_is_found, found))
+
+
+@lru_cache(maxsize=1 << 18)
+def _is_found(pattern: re.Pattern[str], text: str) -> bool:
+    """Tell whether *pattern* occurs in *text*; many what-ifs ask the same of the same names."""
+    return pattern.search(text) is not None
 
 
 def labelled(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
