@@ -7,13 +7,12 @@ backward it waits for one bucket after another and copies the gradients out.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.graph.network import Network, with_network
-from foretrace.transforms.cluster import OUTSIDE
+from foretrace.transforms.cluster_model import OUTSIDE
 from foretrace.transforms.columns import Rows, is_in
 from foretrace.transforms.costs import machine_rate
 from foretrace.transforms.ddp_plan import (
@@ -27,9 +26,9 @@ from foretrace.transforms.ddp_plan import (
     backward_ends,
     first_forward,
     last_inserted,
-    lateness,
+    late_edges,
 )
-from foretrace.transforms.primitives import chain, edge_rows, insert
+from foretrace.transforms.primitives import insert
 from foretrace.transforms.transfers import add_lane, send, wait
 
 if TYPE_CHECKING:
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster import Link
+    from foretrace.transforms.cluster_model import Link
     from foretrace.transforms.job_cluster import Placed
 
 COPY_NS_PER_BYTE = 0.2
-"""Copying a gradient into its bucket, or out of it. A run with DDP whose hook does nothing takes 0.2
+"""Copying a gradient into its bucket, or out of it. A run of DDP whose hook does nothing takes 0.2
 to 0.7 ns per byte longer than one without; 0.4 both ways, set by eye on the development runs (three
 models, 100 Mbit to 1 Gbit, two ranks of one core each)."""
 ISSUE_NS = 100_000
@@ -57,8 +56,8 @@ CAST_BYTES = 6
 """A cast between 32 and 16 bits moves 6 bytes per element."""
 WIDTH = 4
 SHARE_LOST, SHARE_POWER, SHARE_MBIT = 0.1, 0.6, 300.0
-"""Computing loses the share 0.1 x (Mbit/300)^0.6 of its speed while gloo transfers on the same core:
-through fixed quanta of computing with all-reduces behind them, 100 Mbit to 1 Gbit."""
+"""Computing loses 0.1 x (Mbit/300)^0.6 of its speed while gloo transfers on its core: seen on fixed
+quanta of computing with all-reduces behind them, 100 Mbit to 1 Gbit."""
 STRETCH, STRETCH_POWER, STRETCH_MBIT = 0.07, 1.5, 1_000.0
 """A transfer takes 1 + 0.07 x (Mbit/1000)^1.5 times as long meanwhile (the same runs)."""
 LEAST_SHARE = 0.7
@@ -69,11 +68,11 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
     """Return *graph*, a CPU job, with the exchanges of *plan*."""
     count, members = len(graph.tasks), plan.members
     host = is_in(graph.tasks["kind"], "host", "launch")
-    ends = backward_ends(graph, plan, host, [each.members[-1].host for each in plan.exchanges])
+    hosts = np.array([each.host for each in members], np.int64)
+    ends = backward_ends(graph, host, hosts[plan.last_members])
     graph = _with_buffers(graph, plan)
     sizes = np.array([each.bytes for each in members], np.int64)
     copy_ns = np.rint(sizes * COPY_NS_PER_BYTE).astype(np.int64)
-    hosts = np.array([each.host for each in members], np.int64)
     graph, copied = insert(graph, hosts, name=COPY_IN, kind="host", work_ns=copy_ns, cost="prior")
     ready = copied[plan.last_members]
     cast_ns = _cast_ns(graph, plan.per_exchange("bytes")) * plan.compressed
@@ -93,9 +92,10 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
         bytes=np.array(plan.per_exchange("wire_bytes"), np.float64),
         cost=plan.sources,
     )
-    late = lateness(graph, plan, ready)
-    graph = replace(graph, edges=edge_rows(graph.edges, ready, transfers, "join", ISSUE_NS + late))
-    out_ns = cast_ns + np.rint(np.array(plan.per_exchange("bytes")) * COPY_NS_PER_BYTE * plan.copies_back)
+    graph = late_edges(graph, ready, transfers, plan.late_ns, ISSUE_NS)
+    out_ns = cast_ns + np.rint(
+        np.array(plan.per_exchange("bytes")) * COPY_NS_PER_BYTE * plan.copies_back
+    )
     graph, copies = insert(
         graph,
         last_inserted(graph, ends, count),
@@ -106,7 +106,7 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
         cost="prior",
     )
     graph = wait(graph, transfers, copies, return_ns=WAKE_NS)
-    return with_network(graph, _network(plan, link))
+    return with_network(graph, _network(graph, plan, link))
 
 
 def _with_buffers(graph: Graph, plan: Plan) -> Graph:
@@ -153,8 +153,8 @@ def after_credit(
 ) -> npt.NDArray[np.float64]:
     """Return what is left of transfers on a link that lends *credit_ns* of its time after a pause.
 
-    A token bucket: while it is idle the link saves up, at most its burst; so many bytes then pass at
-    once. Transfers run one after another from *ready_ns* on; before the first the link has been idle.
+    A token bucket: while idle, the link saves up to its burst; so many bytes then pass at once.
+    Transfers run one after another from *ready_ns* on; before the first the link has been idle.
 
     Examples
     --------
@@ -174,21 +174,22 @@ def after_credit(
 def network_link(placed: Placed) -> Link | None:
     """Return the link between a machine and the network; None where there is none."""
     machine = placed.cluster.machine
-    links = [data["link"] for *_, data in machine.edges(OUTSIDE, data=True)] if OUTSIDE in machine else []
+    links = (
+        [data["link"] for *_, data in machine.edges(OUTSIDE, data=True)]
+        if OUTSIDE in machine
+        else []
+    )
     return links[0] if links else None
 
 
-def _network(plan: Plan, lane: int) -> Network:
+def _network(graph: Graph, plan: Plan, lane: int) -> Network:
     """Return what computing and transfers do to each other on a core that does both."""
-    cost = plan.exchanges[0].cost
     link = network_link(plan.placed)
     mbit = 0.0 if link is None else link.gb_per_s * 8_000
     share = max(LEAST_SHARE, 1 - SHARE_LOST * (mbit / SHARE_MBIT) ** SHARE_POWER)
-    stretch = 1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER
     return Network(
-        links=tuple(name for name, _ in cost.uses),
-        routes=tuple((lane, at, min(use, 1.0)) for at, (_, use) in enumerate(cost.uses)),
+        members=((lane, int(graph.lanes["rank"].iloc[lane])),),
         compute_share=share,
-        transfer_share=1 / stretch,
+        transfer_share=1 / (1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER),
         slowed=("host",),
     )

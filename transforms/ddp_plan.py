@@ -6,7 +6,7 @@ In: the gradients of a job, its workers, and how DDP is set up. Out: a `Plan`, w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,9 +14,10 @@ import pandas as pd
 
 from foretrace.transforms.buckets import Caps, grouped
 from foretrace.transforms.collectives import Cost, collective_cost
-from foretrace.transforms.operators import parse_shapes
-from foretrace.transforms.primitives import chain
 from foretrace.transforms.columns import Mask, Rows, is_in
+from foretrace.transforms.operators import parse_shapes
+from foretrace.transforms.primitives import chain, edge_rows
+from foretrace.transforms.transfers import wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,9 +59,9 @@ class Exchange(NamedTuple):
 class Plan:
     """All exchanges in the order in which they are issued, step by step.
 
-    ``late_ns`` is how much later than this rank the slowest is at the end of a step; ``copies_back``
-    tells whether gradients are copied out of their buckets; ``buffers`` are the bytes of each buffer
-    that rank 0 broadcasts before the forward pass, in ``broadcasts`` messages of ``broadcast_ns``.
+    ``late_ns`` is how much later than this rank the slowest is at the end of a step;
+    ``copies_back`` tells whether gradients are copied out of their buckets; ``buffers`` are the bytes of each
+    buffer that rank 0 broadcasts before the forward pass, which takes ``broadcast_ns``.
     """
 
     placed: Placed
@@ -124,7 +125,9 @@ def buffers_of(graph: Graph) -> tuple[int, ...]:
     """Return the bytes of each buffer of the model: as recorded, else those of its batch norms."""
     recorded = graph.meta.extra.get("buffers")
     if recorded is not None:
-        return tuple(int(np.prod(shape, dtype=np.int64)) * int(width) for _, shape, width in recorded)
+        return tuple(
+            int(np.prod(shape, dtype=np.int64)) * int(width) for _, shape, width in recorded
+        )
     operators = graph.operators
     if not len(operators):
         return ()
@@ -148,36 +151,43 @@ def first_forward(graph: Graph, where: Rows) -> Rows:
     return rows[first]
 
 
-def lateness(graph: Graph, plan: Plan, ready: Rows) -> Rows:
-    """Return how much later than this rank the slowest has each bucket ready, in ns.
+def late_edges(graph: Graph, ready: Rows, transfers: Rows, late_ns: int, lag_ns: int = 0) -> Graph:
+    """Let each of *transfers* wait for the slowest worker, which has *ready* done later than this.
 
-    Lateness grows evenly over a step, and is gone at its end, where all have waited for all.
+    At the end of a step that one is *late_ns* behind; lateness grows evenly over a step and is gone
+    at its end, where all have waited for all. *lag_ns* comes on top.
     """
-    start = graph.tasks["start_ns"].to_numpy().astype(np.float64)
-    step = graph.tasks["step"].to_numpy()
-    steps = np.array(plan.per_exchange("step"))
+    start, step = (graph.tasks[c].to_numpy().astype(np.float64) for c in ("start_ns", "step"))
     late = np.zeros(len(ready))
-    for one in np.unique(steps).tolist():
-        mine = steps == one
+    for one in np.unique(step[ready]).tolist():
         inside = start[step == one]
-        span = max(float(inside.max() - inside.min()), 1.0)
-        late[mine] = plan.late_ns * (start[ready[mine]] - inside.min()) / span
-    return np.rint(np.clip(late, 0, plan.late_ns)).astype(np.int64)
+        mine = step[ready] == one
+        passed = (start[ready[mine]] - inside.min()) / max(np.ptp(inside), 1.0)
+        late[mine] = late_ns * np.clip(passed, 0.0, 1.0)
+    lags = lag_ns + np.rint(late).astype(np.int64)
+    return replace(graph, edges=edge_rows(graph.edges, ready, transfers, "event", lags))
 
 
-def backward_ends(graph: Graph, plan: Plan, where: Mask, rows: Sequence[int]) -> Rows:
-    """Return, per exchange, the last backward task among *where* of its step, on the lane of *rows*.
+def wait_behind(graph: Graph, transfers: Rows, ends: Rows) -> Graph:
+    """Let the task behind each of *ends* on its lane wait for the transfer beside it."""
+    edge = chain(graph)[1][ends]
+    following, shift = (graph.edges[c].to_numpy().astype(np.int64) for c in ("dst", "shift"))
+    return wait(graph, transfers, np.append(following, -1)[edge], shift=np.append(shift, 0)[edge])
 
-    *rows* has one task per exchange.
-    """
+
+def backward_ends(graph: Graph, where: Mask, rows: Rows) -> Rows:
+    """Return, per task of *rows*, the last backward task among *where* of its lane and step."""
     tasks = graph.tasks
-    lane, start = (tasks[c].to_numpy() for c in ("lane", "start_ns"))
-    step = tasks["step"].to_numpy()
+    lane, step, start = (tasks[c].to_numpy() for c in ("lane", "step", "start_ns"))
     backward = np.flatnonzero(is_in(tasks["phase"], "backward") & where)
     backward = backward[np.lexsort((backward, start[backward]))]
     last = {(lane[row], step[row]): row for row in backward.tolist()}
-    keys = zip(lane[np.asarray(rows)], plan.per_exchange("step"), strict=True)
-    return np.array([last[key] for key in keys], np.int64)
+    return np.array([last[key] for key in zip(lane[rows], step[rows], strict=True)], np.int64)
+
+
+def device_of(graph: Graph, row: int) -> int:
+    """Return the number of the device that a task runs on."""
+    return int(graph.lanes["device"].iloc[graph.tasks["lane"].iloc[row]])
 
 
 def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:

@@ -36,9 +36,11 @@ FIGURES = (
     "kernel_floor_us",
     "kernel_gap_us",
     "launch_latency_us",
+    "overlap_share",
 )
 """Peaks (dense) of vector and matrix units, memory, links in one direction, what large kernels
-reach of the peaks, and the times that small ones cannot go below."""
+reach of the peaks, the times that small ones cannot go below, and the speed that kernels keep while
+the collectives library transfers."""
 
 
 @dataclass(frozen=True)

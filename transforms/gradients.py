@@ -1,8 +1,8 @@
 """The gradients of a job: how large they are, and after which task each is final.
 
 In: a graph. Out: one `Gradient` per parameter and step, in the order in which backward finishes
-them. Sizes come from the operators' shapes, from what the recorder saw of the model, from the copies
-that a recorded DDP job makes, or from the user.
+them. Sizes come from the operators' shapes, from what the recorder saw of the model, from the
+copies that a recorded DDP job makes, or from the user.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.activations import element_bytes
-from foretrace.transforms.columns import Mask, Rows, is_in
-from foretrace.transforms.gradient_copies import copied_gradients
+from foretrace.transforms.columns import Rows, is_in
+from foretrace.transforms.gradient_copies import copied
+from foretrace.transforms.gradient_rows import evenly, last_launched, per_step
 from foretrace.transforms.memory import ACCUMULATE
 from foretrace.transforms.operators import parse_shapes
 from foretrace.transforms.parameters import positive
@@ -115,7 +116,7 @@ def gradients(
     sizes = given or _recorded(graph)
     source = "given" if given else "model"
     if sizes is None:
-        return copied_gradients(graph) or _unknown()
+        return _from_copies(graph) or _unknown()
     if len(moments.step) == len(sizes) * len(np.unique(moments.step)):
         return _finished(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
     return _spread(graph, sizes[::-1], source)
@@ -231,10 +232,9 @@ def _named(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
                 free[parameter.shape].append(str(parameter.name))
         names = free[size.shape]
         mine = [name for name in names if name.rpartition(".")[0] == modules[at]]
-        name = (mine or names or [None])[-1]
-        if name is not None:
-            names.remove(name)
-        named.append(size._replace(name=name))
+        if chosen := (mine or names)[-1:]:
+            names.remove(chosen[0])
+        named.append(size._replace(name=next(iter(chosen), None)))
     return named
 
 
@@ -262,22 +262,6 @@ def _finished(
     ]
 
 
-def last_launched(graph: Graph, hosts: Rows) -> Rows:
-    """Return, per host task, the last device task on a compute stream launched up to its start."""
-    tasks, edges = graph.tasks, graph.edges
-    launch = np.flatnonzero(is_in(edges["kind"], "launch"))
-    call, task = (edges[end].to_numpy().astype(np.int64)[launch] for end in ("src", "dst"))
-    computes = is_in(graph.lanes["role"], "compute")[tasks["lane"].to_numpy()[task]]
-    call, task = call[computes], task[computes]
-    if not len(task):
-        raise TransformError("no launch of this trace is known: gradients cannot be placed in it")
-    start = tasks["start_ns"].to_numpy()
-    order = np.lexsort((task, call, start[call]))
-    at = np.searchsorted(start[call[order]], start[hosts], side="right") - 1
-    found: Rows = task[order][np.maximum(at, 0)]
-    return found
-
-
 def _spread(graph: Graph, sizes: Sequence[_Size], source: str) -> list[Gradient]:
     """Place gradients evenly over the backward tasks of each step, the last at the end."""
     device = has_device(graph)
@@ -293,24 +277,12 @@ def _spread(graph: Graph, sizes: Sequence[_Size], source: str) -> list[Gradient]
     ]  # fmt: skip
 
 
-def per_step(graph: Graph, where: Mask) -> list[tuple[int, Rows]]:
-    """Return the selected tasks of each step, in order of start."""
-    rows = np.flatnonzero(where)
-    start, step = (graph.tasks[c].to_numpy()[rows] for c in ("start_ns", "step"))
-    rows = rows[np.lexsort((rows, start))]
-    step = graph.tasks["step"].to_numpy()[rows]
-    return [(one, rows[step == one]) for one in np.unique(step[step >= 0]).tolist()]
-
-
-def evenly(rows: Rows, count: int) -> Rows:
-    """Return *count* of *rows*, evenly spaced, the last one last.
-
-    Examples
-    --------
-    >>> evenly(np.arange(10), 5).tolist()
-    [1, 3, 5, 7, 9]
-    """
-    return rows[np.maximum(-(-np.arange(1, count + 1) * len(rows) // count) - 1, 0)]
+def _from_copies(graph: Graph) -> list[Gradient]:
+    """Return the gradients as a recorded DDP job copies them out of its buckets."""
+    return [
+        Gradient(None, size, row, step, host, source="copies")
+        for step, size, row, host in copied(graph)
+    ]
 
 
 def _module_of(name: str | None) -> str | None:

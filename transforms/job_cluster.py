@@ -115,7 +115,11 @@ def _devices(
     if not isinstance(placement, list | tuple) or len(placement) != workers:
         raise TransformError(f"placement={placement!r} does not name a device for each worker")
     for device in placement:
-        if isinstance(device, bool) or not isinstance(device, int) or device not in range(cluster.size):
+        if (
+            isinstance(device, bool)
+            or not isinstance(device, int)
+            or device not in range(cluster.size)
+        ):
             raise TransformError(
                 f"placement names device {device!r}; cluster {cluster.name!r} has 0 to "
                 f"{cluster.size - 1}"
