@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foretrace.graph.build import build
-from tests.tiny import call, kernel, op, steps, trace
+from foretrace.tracer.updates import OPTIMIZER_TIMES
+from tests.tiny import call, kernel, note, op, steps, trace
 
 ROWS = [op("aten::add", 10 * number, 8) for number in range(100)]
 """199 pieces per step and 1 at its end: 8 µs of work, 2 µs of pause, 1,000 µs in all."""
@@ -43,3 +44,22 @@ def test_short_pieces_lose_no_more_than_they_are() -> None:
     graph = build(trace(steps(6, 1_000, rows), unprofiled_step_ns=(900_000,) * 5))
 
     assert graph.platform.event_overhead_ns == pytest.approx(600, rel=0.01)
+
+
+def test_updates_lose_what_they_themselves_took_longer() -> None:
+    """The optimizer took 500 of 600 µs without the profiler; all else gives 50 of its 400."""
+    rows = [op("aten::mm", 20 * number, 16) for number in range(20)]
+    rows += [note("Optimizer.step#Adam.step", 400, 600)]
+    rows += [op("aten::add", 400 + 10 * number, 8) for number in range(60)]
+    known = {OPTIMIZER_TIMES: [500_000] * 5}
+    recorded = trace(steps(6, 1_000, rows), unprofiled_step_ns=(850_000,) * 5, extra=known)
+
+    graph = build(recorded)
+
+    in_update = (graph.tasks["phase"] == "optimizer").to_numpy()
+    into = in_update[graph.edges["dst"].to_numpy()]
+    spent = [
+        graph.tasks["work_ns"][mine].sum() + graph.edges["lag_ns"][edges].sum()
+        for mine, edges in ((in_update, into), (~in_update, ~into))
+    ]
+    assert [ns / graph.steps for ns in spent] == pytest.approx([500_000, 350_000], rel=0.01)
