@@ -7,6 +7,7 @@ places.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,3 +81,8 @@ def workers_of(graph: Graph, what: str) -> Placed:
             "cluster=...) before it"
         )
     return found
+
+
+def with_workers(graph: Graph, placed: Placed) -> Graph:
+    """Return *graph* as a job of the workers *placed*."""
+    return replace(graph, extra={**graph.extra, KEY: placed})
