@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -24,6 +25,25 @@ def write_atomically(path: Path, content: bytes) -> None:
         return
     try:
         _replace(path.resolve(), content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def check_writable(path: Path) -> None:
+    """Raise now what `write_atomically` would raise after long work.
+
+    Raises
+    ------
+    OSError
+        *path* is a folder, or its own folder is missing or not writable.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        return
+    try:
+        with NamedTemporaryFile(dir=path.resolve().parent, prefix=f".{path.name}."):
+            pass
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 

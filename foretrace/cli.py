@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from foretrace import cli_advise, cli_calibrate
+from foretrace import cli_advise, cli_calibrate, cli_network
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
@@ -27,6 +27,7 @@ from foretrace.cli_arguments import (
     show,
 )
 from foretrace.errors import ForetraceError
+from foretrace.targets import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +115,7 @@ def _unexpected(error: Exception) -> int:
         traceback.print_exception(error)
     kind = type(error).__name__
     return _fail(
-        f"internal error, {kind}: {_one_line(error)}; please report it with the command and the "
+        f"internal error, {kind}: {first_line(error)}; please report it with the command and the "
         "trace (FORETRACE_DEBUG=1 shows where)",
         1,
     )
@@ -143,11 +144,15 @@ def record(
     out: Annotated[Path, typer.Option(help="Where to write the trace.")] = Path("trace.parquet"),
 ) -> None:
     """Record a few real iterations of a job."""
-    from foretrace.tracer.files import save
+    from foretrace.progress import stage
     from foretrace.tracer.job import load_job
     from foretrace.tracer.record import record as record_job
+    from foretrace.tracer.store import check_place
 
-    save(record_job(load_job(target), steps=steps), out)
+    check_place(out)
+    job = load_job(target)
+    with stage(f"recording {job.name}"):
+        record_job(job, steps=steps, out=out)
     sys.stdout.write(f"wrote {out}\n")
 
 
@@ -183,7 +188,9 @@ def import_(
     """Convert recordings, several ranks at once, into one trace file."""
     from foretrace.progress import stage
     from foretrace.tracer.files import load, save
+    from foretrace.tracer.store import check_place
 
+    check_place(out)
     with stage(f"reading {len(files)} file(s)"):
         trace = load(files if len(files) > 1 else files[0])
     save(trace, out)
@@ -258,11 +265,16 @@ def export(
     step: StepPattern = None,
 ) -> None:
     """Write a timeline for Perfetto, before and after side by side."""
+    from foretrace.atomic import check_writable
     from foretrace.export import export as write
+    from foretrace.progress import stage
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms) if transforms else ()
-    write(graph_of(trace, step), scenario, out)
+    check_writable(out)
+    graph = graph_of(trace, step)
+    with stage("replaying"):
+        write(graph, scenario, out)
     sys.stdout.write(f"wrote {out}: open it at https://ui.perfetto.dev\n")
 
 
@@ -279,5 +291,6 @@ for command in (
     cli_advise.explain,
     cli_advise.sensitivity,
     cli_calibrate.calibrate,
+    cli_network.import_nccl_tests,
 ):
     app.command()(command)

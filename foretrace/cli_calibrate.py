@@ -72,6 +72,8 @@ def calibrated(
     ForetraceError
         Trace, job or what-if are wrong, or nothing could be timed.
     """
+    from foretrace.atomic import check_writable
+    from foretrace.progress import stage
     from foretrace.tracer import calibration_file, timing_cache
     from foretrace.tracer.calibrate import calibrate as run
     from foretrace.tracer.calibrate import where
@@ -91,14 +93,16 @@ def calibrated(
         raise RecordError(f"{trace} was recorded on {ran}, {target} runs on {runs}: not one job")
     here = where(job)
     path = out or calibration_path(trace)
-    found = run(
-        job,
-        lambda: load_job(target),
-        wanted,
-        seconds=seconds,
-        known=timing_cache.load(cache, here) if cache else None,
-        keep=lambda timings: timing_cache.add(cache, here, timings) if cache else None,
-    )
+    check_writable(path)
+    with stage(f"timing {job.name}"):
+        found = run(
+            job,
+            lambda: load_job(target),
+            wanted,
+            seconds=seconds,
+            known=timing_cache.load(cache, here) if cache else None,
+            keep=lambda timings: timing_cache.add(cache, here, timings) if cache else None,
+        )
     for line in found.left_out:
         sys.stderr.write(f"foretrace: not timed: {line}\n")
     if not any(row.change for row in found.rows):
@@ -106,7 +110,11 @@ def calibrated(
     rows = found.rows
     if path.exists():
         old, there = calibration_file.read(path)
-        rows = (calibration_file.merged(old, rows) if there == found.where else []) or rows
+        both = calibration_file.merged(old, rows) if there == found.where else []
+        if not both:
+            text = "was of another job or machine: what it said of other what-ifs is gone"
+            sys.stderr.write(f"foretrace: {path} {text}\n")
+        rows = both or rows
     calibration_file.write(rows, found.where, path)
     return path
 

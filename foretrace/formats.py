@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from foretrace.predict import Measured
 
 NS_PER_MS = 1e6
+_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 _MEASURED = {"profiled": "under the profiler", "unprofiled": "without the profiler"}
 
 
@@ -37,6 +38,16 @@ def short(name: str, width: int = 90) -> str:
 def time(ns: float | None) -> str:
     """Return a time in ms, as wide as "unknown"."""
     return f"{'unknown':>13}" if ns is None else f"{ns / NS_PER_MS:10.2f} ms"
+
+
+def size(count: float) -> str:
+    """Return bytes in the unit that suits their number.
+
+    >>> size(80e9), size(3.2e6), size(12)
+    ('80.0 GB', '3.2 MB', '0.0 kB')
+    """
+    unit, factor = next(((u, f) for u, f in _UNITS if count >= f), _UNITS[-1])
+    return f"{count / factor:.1f} {unit}"
 
 
 def ms(ns: float | None) -> float | None:

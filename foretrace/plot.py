@@ -7,7 +7,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from foretrace.atomic import write_atomically
+from foretrace.atomic import check_writable, write_atomically
 from foretrace.errors import ForetraceError
 from foretrace.formats import NS_PER_MS, short
 
@@ -36,6 +36,7 @@ def check_plot(path: Path) -> None:
         raise ForetraceError(f"{path}: a plot is written to {', '.join(FORMATS)}")
     if find_spec("matplotlib") is None:
         raise ForetraceError("drawing needs matplotlib: pip install 'foretrace[plot]'")
+    check_writable(path)
 
 
 def draw(found: Sensitivity, path: Path) -> None:

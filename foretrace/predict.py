@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.cautions import doubts, of_change, of_prediction, of_recording, uncovered
 from foretrace.errors import TransformError
 from foretrace.replay import replay
-from foretrace.tracer.measure import drift, trimmed_mean
+from foretrace.tracer.measure import trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.activations import activations
-from foretrace.transforms.calibration import attach, calibration_of
+from foretrace.transforms.applied import samples
+from foretrace.transforms.calibration import attach
 from foretrace.transforms.memory import CHANGES, memory_warnings
 from foretrace.transforms.scenario import describe_scenario
-from foretrace.validated import ValidatedError, changes_made, validated_error
+from foretrace.validated import changes_made, validated_error
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -33,9 +35,6 @@ RESAMPLES = 1_000
 SEED = 20_260_101
 LEVEL = 0.90
 """Share of true values that an interval means to cover."""
-DOUBTFUL = 0.05
-"""Where the unchanged replay misses the measured step, or that step drifts, by more than this
-share, nothing predicted from the recording counts as validated."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,8 @@ class Prediction:
     them, else the share of a change that other rules missed;
     ``step_interval`` is the relative part that comes from the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
-    replayed steps. ``costs`` is the share of all work by where its cost came from.
+    replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
+    many times as many samples a step has afterwards.
     """
 
     scenario: tuple[str, ...]
@@ -93,6 +93,7 @@ class Prediction:
     costs: dict[str, float]
     samples_before: int | None
     samples_after: int | None
+    samples: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -103,11 +104,8 @@ class Prediction:
 
     @property
     def speedup(self) -> float:
-        """How many times as many samples (steps, where the batch is unknown) per second."""
-        samples = 1.0
-        if self.samples_before and self.samples_after:
-            samples = self.samples_after / self.samples_before
-        return samples * self.measured.step_ns / self.predicted_ns
+        """How many times as many samples per second."""
+        return self.samples * self.measured.step_ns / self.predicted_ns
 
 
 def measured_step(graph: Graph) -> Measured:
@@ -128,7 +126,7 @@ def identity(graph: Graph) -> Identity:
         device_ns=timeline.device_step_ns,
         settled=timeline.settled,
         critical_path=timeline.breakdown("kind"),
-        warnings=_warnings(graph, timeline) + _doubts(measured_step(graph), timeline),
+        warnings=of_recording(graph, timeline) + doubts(measured_step(graph), timeline),
     )
 
 
@@ -198,8 +196,8 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
     error = validated_error(changes_made(scenario, changed), on_device=has_device(graph))
     predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
-    doubts = _doubts(measured, before)
-    ratio = after.step_ns / before.step_ns
+    doubtful = doubts(measured, before)
+    ratio, more = after.step_ns / before.step_ns, _samples(graph, changed)
     missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
     return Prediction(
         scenario=describe_scenario(scenario),
@@ -208,18 +206,20 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         replayed_after_ns=after.step_ns,
         interval_ns=interval(predicted_ns, varied, missed),
         step_interval=varied,
-        status="validated" if error.is_validated and not doubts else "unvalidated",
+        status="validated" if error.is_validated and not doubtful else "unvalidated",
         critical_path_before=known.critical_path,
         critical_path_after=after.breakdown("kind"),
         costs=costs,
         samples_before=graph.meta.batch_size,
         samples_after=changed.meta.batch_size,
+        samples=more,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
-        warnings=doubts
-        + _warnings(graph, before)
-        + _prediction_warnings(measured, after, error)
+        warnings=doubtful
+        + of_recording(graph, before)
+        + of_change(graph, after, ratio, more)
+        + of_prediction(measured, after, error)
         + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
-        + _uncovered(changed, costs),
+        + uncovered(graph, changed),
     )
 
 
@@ -261,52 +261,7 @@ def _cost_shares(graph: Graph) -> dict[str, float]:
     return {str(name): share for name, share in shares if share > 0}
 
 
-def _warnings(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
-    notes = list(graph.notes)
-    if not timeline.settled:
-        notes.append("the replay did not settle on one period; its last repetitions are reported")
-    return tuple(notes)
-
-
-def _doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
-    """Say why this recording cannot be trusted: the replay misses its step, or the step drifts."""
-    doubts = []
-    off = unchanged.step_ns / measured.step_ns - 1
-    if abs(off) > DOUBTFUL:
-        doubts.append(
-            f"the replay of the unchanged job is {off:+.1%} off the measured step: "
-            "record again on a quiet machine before trusting a prediction"
-        )
-    wandered = drift(measured.samples_ns) if measured.source == "unprofiled" else 0.0
-    if wandered > DOUBTFUL:
-        doubts.append(
-            f"the steps measured without the profiler drift by {wandered:.1%}: "
-            "the machine was not quiet"
-        )
-    return tuple(doubts)
-
-
-def _uncovered(changed: Graph, costs: dict[str, float]) -> tuple[str, ...]:
-    """Say that a calibration was given and told nothing of this change."""
-    if calibration_of(changed) is None or costs.get("measured"):
-        return ()
-    text = "the calibration does not cover this change, or is of another job: rules were used"
-    return (f"{text}; foretrace calibrate measures it",)
-
-
-def _prediction_warnings(
-    measured: Measured, after: Timeline, error: ValidatedError
-) -> tuple[str, ...]:
-    notes = []
-    if measured.source == "profiled":
-        notes.append("the step was measured under the profiler only, which slows the host down")
-    if not after.settled:
-        notes.append("the replay after the change did not settle on one period")
-    if error.missing:
-        wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
-        steps = "the interval covers the variation of the recorded steps only"
-        notes.append(
-            f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
-            f"hardware: {wrong if error.missed else steps}"
-        )
-    return tuple(notes)
+def _samples(graph: Graph, changed: Graph) -> float:
+    """Return how many times as many samples a step of *changed* has as one of *graph*."""
+    before, after = graph.meta.batch_size, changed.meta.batch_size
+    return after / before if before and after else samples(changed) / samples(graph)

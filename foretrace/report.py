@@ -10,7 +10,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from foretrace.catalogue import Catalogue
-from foretrace.formats import NS_PER_MS, bullets, measured, ms, percent, short, time
+from foretrace.formats import NS_PER_MS, bullets, measured, ms, percent, short, size, time
 from foretrace.predict import Identity, Prediction
 from foretrace.summary import Steps, Summary
 from foretrace.validate import Validation
@@ -89,6 +89,7 @@ def _prediction_keys(report: Prediction) -> dict[str, Any]:
         },
         "cost_sources": {name: round(share, 6) for name, share in report.costs.items()},
         "samples_per_step": [report.samples_before, report.samples_after],
+        "samples_ratio": round(report.samples, 6),
         "assumptions": list(report.assumptions),
         "warnings": list(report.warnings),
         "status": report.status,
@@ -181,13 +182,13 @@ def _memory_keys(steps: Steps) -> dict[str, Any] | None:
 
 
 def _memory_line(steps: Steps) -> list[str]:
-    memory = _memory_keys(steps)
+    memory = steps.memory
     if memory is None:
         return []
-    room = "" if memory["device"] is None else f" of {memory['device']:.1f} GB"
+    room = "" if steps.memory_bytes is None else f" of {size(steps.memory_bytes)}"
     kinds = ("parameters", "gradients", "optimizer_state", "activations")
-    parts = ", ".join(f"{name.replace('_', ' ')} {memory[name]:.2f}" for name in kinds)
-    return [f"  memory      {memory['peak']:10.2f} GB{room}   {parts} ({memory['source']})"]
+    parts = ", ".join(f"{kind.replace('_', ' ')} {size(getattr(memory, kind))}" for kind in kinds)
+    return [f"  memory      {size(memory.bytes):>13}{room}   {parts} ({memory.source})"]
 
 
 def _step_keys(report: Summary) -> dict[str, Any]:
@@ -271,8 +272,7 @@ def _tested(pairs: dict[str, dict[str, int]]) -> str:
 def _gain(report: Prediction) -> str:
     if abs(report.speedup - 1) < 0.005:  # noqa: PLR2004  # half a percent is no gain to speak of
         return "no gain"
-    more = report.samples_before != report.samples_after
-    of = " in samples per second" if more and report.samples_before else ""
+    of = "" if report.samples == 1 else " in samples per second"
     return f"{report.speedup:.2f}x as fast{of}"
 
 

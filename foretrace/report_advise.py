@@ -144,7 +144,7 @@ def _explanation_lines(report: Explanation) -> list[str]:
         f"  work gone   {time(report.saved_ns)}   of a step, on all lanes together",
         f"  work added  {time(report.added_ns)}",
         f"  step gained {time(gained)}   of the replayed step",
-        f"  pace set by {report.limits[0]}, then by {report.limits[1]}",
+        f"  pace set by {_pace(*report.limits)}",
         _verdict(report),
         *_shift_table("cause", report.causes),
         *_shift_table("phase", report.phases),
@@ -152,6 +152,11 @@ def _explanation_lines(report: Explanation) -> list[str]:
         *bullets("Assumes", found.assumptions),
         *bullets("Warnings", found.warnings),
     ]
+
+
+def _pace(before: str, after: str) -> str:
+    """Say which lanes set the pace."""
+    return f"{before}, before and after" if before == after else f"{before}, then by {after}"
 
 
 def _verdict(report: Explanation) -> str:
@@ -211,7 +216,7 @@ def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
 def _sensitivity_lines(report: Sensitivity) -> list[str]:
     percents = " ".join(f"{f'-{percent:g} %':>9}" for percent in report.percents)
     text = [
-        "Step time if one part took less time",
+        "Step time if one part took less time, in ms",
         measured(report.measured),
         f"{'part':<44} {'work, ms':>9} {percents}",
     ]

@@ -66,7 +66,13 @@ class Summary:
 
 
 def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
-    """Summarise *trace*; *step_pattern* matches the range that marks one step."""
+    """Summarise *trace*; *step_pattern* matches the range that marks one step.
+
+    Raises
+    ------
+    GraphError
+        No steps are found by *step_pattern*.
+    """
     events, meta = trace.events, trace.meta
     device = events[events["kind"].isin(DEVICE_EVENTS)]
     found, problem = _steps(trace, step_pattern)
@@ -94,6 +100,8 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
         graph = build(trace, step_pattern=pattern)
         replayed = identity(graph)
     except ForetraceError as error:
+        if pattern is not None:
+            raise
         return None, str(error)
     return (
         Steps(

@@ -47,8 +47,12 @@ def exit_text(error: SystemExit) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
-    return (str(error).splitlines() or [""])[0]
+    """Return the first line of an error's text, which a user's own class may fail to give."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever that class raises
+        text = "(its text cannot be shown)"
+    return (text.splitlines() or [""])[0]
 
 
 def _imported(where: str, target: str, what: str, error: type[ForetraceError]) -> ModuleType:

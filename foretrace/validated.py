@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from foretrace.transforms.calibration import calibration_of, canonical
-from foretrace.transforms.scenario import describe_scenario, names
+from foretrace.transforms.applied import MEASURED, RULE, applied
+from foretrace.transforms.scenario import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,12 +60,10 @@ class ValidatedError:
 
 def changes_made(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
     """Return each what-if of *scenario* with where its costs in *changed* come from."""
-    calibration = calibration_of(changed)
-    is_timed = calibration is not None and bool((changed.tasks["cost"] == "measured").any())
-    timed = calibration.changes if calibration is not None and is_timed else ()
-    texts = map(canonical, describe_scenario(scenario))
-    sources = ["measured" if text in timed else "rule" for text in texts]
-    return list(zip(names(scenario), sources, strict=True))
+    made = names(scenario)
+    sources = [each.source for each in applied(changed)][-len(made) :] if made else []
+    known = [MEASURED if source == MEASURED else RULE for source in sources]
+    return list(zip(made, known or [RULE] * len(made), strict=True))
 
 
 def validated_error(changes: Iterable[tuple[str, str]], *, on_device: bool) -> ValidatedError:

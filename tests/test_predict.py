@@ -135,7 +135,7 @@ def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_more_samples_per_step_count_as_speed() -> None:
     """Twice the batch in twice the time is no gain."""
     before = predict(device_bound(batch=32), parse_scenario([FASTER_GEMM]))
-    doubled = replace(before, samples_after=64, replayed_after_ns=80_000)
+    doubled = replace(before, samples=2.0, replayed_after_ns=80_000)
 
     assert (doubled.speedup, doubled.predicted_ns) == (1, 160_000)
 

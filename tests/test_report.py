@@ -23,6 +23,7 @@ PREDICTION = Prediction(
     costs={"roofline": 0.6, "recorded": 0.4},
     samples_before=32,
     samples_after=64,
+    samples=2.0,
     assumptions=("linear above saturation",),
     warnings=(),
 )

@@ -65,27 +65,44 @@ def test_a_pattern_names_the_steps(tmp_path: Path) -> None:
     assert summarise(trace, step_pattern="Optimizer.step").steps is not None
 
 
+def without_work(folder: Path) -> Path:
+    """Write a recording of nothing but the profiler's own doings."""
+    trace = small_trace()
+    trace["traceEvents"] = [{**event, "cat": "overhead"} for event in trace["traceEvents"]]
+    path = folder / "overhead.json"
+    path.write_text(json.dumps(trace), "utf-8")
+    return path
+
+
 def test_a_recording_without_steps_has_a_summary(tmp_path: Path) -> None:
     """What needs steps is absent, with the reason."""
-    path = tmp_path / "kernels.json"
-    trace = small_trace()
-    trace["traceEvents"] = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
-    path.write_text(json.dumps(trace), "utf-8")
-    found = summarise(load(path), step_pattern="no such range")
+    found = summarise(load(without_work(tmp_path)))
 
     assert found.steps is None
-    assert "no such range" in str(found.steps_problem)
-    assert found.busy_ns == 3_400_000
+    assert "neither host nor device work" in str(found.steps_problem)
+    assert found.events == {"overhead": 48}
 
 
 def test_a_summary_without_steps_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Text and JSON both say why there are none."""
-    path = str(write_small_trace(tmp_path))
+    path = without_work(tmp_path)
 
-    assert cli.run(["summary", path, "--step", "no such range"]) == 0
+    assert cli.run(["summary", str(path)]) == 0
     assert "steps       none: " in capsys.readouterr().out
-    assert cli.run(["summary", path, "--step", "no such range", "--json"]) == 0
+    assert cli.run(["summary", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["measured_step_ms"] is None
+
+
+@pytest.mark.parametrize("pattern", ["no such range", "["])
+def test_a_pattern_that_finds_no_steps_is_an_error(
+    pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who names the steps wants to see them."""
+    assert cli.run(["summary", str(write_small_trace(tmp_path)), "--step", pattern]) == 1
+
+    shown = capsys.readouterr()
+    assert shown.err.startswith(f"foretrace: step pattern {pattern!r} ")
+    assert not shown.out
 
 
 @pytest.mark.slow

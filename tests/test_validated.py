@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import pandas as pd
+import numpy as np
 import pytest
 
-from foretrace.transforms import parse_scenario
-from foretrace.transforms.calibration import Calibration, attach
+from foretrace.transforms import WhatIf, apply, parse_scenario
+from foretrace.transforms.applied import told
 from foretrace.transforms.literal import literal
+from foretrace.transforms.primitives import scale
 from foretrace.validated import (
     ValidatedError,
     changes_made,
@@ -18,6 +19,9 @@ from foretrace.validated import (
     status,
     validated_error,
 )
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
 
 MANY = {"pairs": 9, "median": 0.01}
 TABLE = {
@@ -78,18 +82,20 @@ def test_what_the_user_states_is_no_guess() -> None:
     assert (found.missing, found.of(0.5)) == (("faster_kernels",), 0.03)
 
 
-def test_a_what_if_counts_as_measured_where_its_costs_were_timed() -> None:
-    """The calibration must hold this very change, and have changed a task."""
-    entries = pd.DataFrame({"change": ["amp()"], "list": ["segment"], "spread": [0.0], "ns": [1.0]})
-    graph = literal([("mm", "host", 0, 10, "forward")])
-    calibrated = attach(graph, Calibration(entries))
-    tasks = calibrated.tasks.assign(cost=["measured"])
-    timed = replace(calibrated, tasks=tasks)
-    scenario = parse_scenario(['amp(dtype="bf16")', "batch_size(n=2)"])
+def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
+    """Whatever comes after it: a faster host gives every task a label of its own."""
 
-    assert changes_made(scenario, timed) == [("amp", "measured"), ("batch_size", "rule")]
-    assert changes_made(scenario, calibrated)[0] == ("amp", "rule")
-    assert changes_made(scenario, replace(graph, tasks=tasks))[0] == ("amp", "rule")
+    def timed(graph: Graph) -> Graph:
+        return told(scale(graph, np.ones(1, bool), 0.5, cost="measured"))
+
+    graph = literal([("mm", "host", 0, 10, "forward")])
+    scenario = (WhatIf("amp", timed), *parse_scenario(["faster_host(speedup=2)"]))
+    changed = apply(graph, scenario)
+
+    assert changes_made(scenario, changed) == [("amp", "measured"), ("faster_host", "rule")]
+    assert changes_made(scenario[1:], changed) == [("faster_host", "rule")]
+    assert changes_made(scenario[:1], graph) == [("amp", "rule")]
+    assert changes_made((), changed) == []
 
 
 def test_the_shipped_table_has_both_kinds_of_hardware() -> None:

@@ -160,17 +160,28 @@ def test_an_upload_stays_but_no_longer_blocks() -> None:
     assert changed.tasks["wait"].tolist() == ["none", "none", "none", "stream"]
 
 
-def test_a_cpu_job_gains_only_the_call() -> None:
-    """Nothing waits, so removing ``.item()`` saves its own microsecond."""
+def test_on_a_cpu_nobody_waits() -> None:
+    """An ``.item()`` there costs its own microsecond and no waiting."""
     graph = literal(
         [("aten::item", "host", 0, 800, "forward"), ("train", "host", 0, 9_000, "forward")],
         columns={"operator": [0, -1]},
         operators={"name": ["aten::item"], "parent": [-1]},
     )
 
-    assert remove_sync(graph).tasks["work_ns"].tolist() == [9_000]
-    with pytest.raises(TransformError, match="no synchronisation matching"):
-        remove_sync(cpu_job())
+    for job in (graph, cpu_job()):
+        with pytest.raises(TransformError, match="nothing to change: this job runs on a CPU alone"):
+            remove_sync(job)
+
+
+def test_the_closest_names_are_those_of_calls_that_wait() -> None:
+    """A call that matches and waits for nothing is no suggestion."""
+    with pytest.raises(TransformError) as refused:
+        remove_sync(blocking_job("DtoH (Device -> Pageable)"), pattern="train")
+
+    assert str(refused.value) == (
+        "nothing to change: no wait matching 'train' in this graph; "
+        "closest names: cudaMemcpyAsync, cudaStreamSynchronize"
+    )
 
 
 @pytest.mark.parametrize(

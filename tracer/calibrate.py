@@ -1,8 +1,8 @@
 """Calibrate: time the operators of a job as they are and as a change would make them.
 
 The job runs two steps as it is; the changed job is built and stepped without data (`fake`), which
-says which operators it would run. Each distinct operator is then timed alone (`operator_times`),
-an optimizer's update as a whole (`segment_times`).
+says which operators it would run. Each distinct operator is then timed alone (`operator_times`).
+Where the operators stay, only segments are timed, as an optimizer's update (`segment_times`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,25 @@ from typing import TYPE_CHECKING
 import torch
 
 from foretrace.errors import RecordError
+from foretrace.targets import first_line
 from foretrace.tracer.alignment import NONE
-from foretrace.tracer.calibration_file import AFTER, BEFORE, SEGMENT, Row, Timing, Where
+from foretrace.tracer.calibration_file import (
+    AFTER,
+    BEFORE,
+    CHECKPOINTED,
+    HANDED_OVER,
+    SEGMENT,
+    SEGMENTS,
+    UPDATED,
+    Row,
+    Timing,
+    Where,
+)
+from foretrace.tracer.facts import describe_optimizer, describe_parameters, parameter_bytes
 from foretrace.tracer.handover import handover_time
 from foretrace.tracer.operator_log import logged_step
 from foretrace.tracer.operator_times import Stopwatch
-from foretrace.tracer.operators_after import (
-    CHECKPOINTED,
-    HANDED_OVER,
-    SEGMENTS,
-    UPDATED,
-    Placed,
-    operators_after,
-)
+from foretrace.tracer.operators_after import Placed, operators_after
 from foretrace.tracer.probe import probe
 from foretrace.tracer.segment_times import checkpoint_times, update_times
 
@@ -62,7 +68,7 @@ def calibrate(
     Parameters
     ----------
     job
-        The job as it is; two steps of it are run.
+        The job as it is; two steps of it are run where its operators are timed.
     build
         Builds the same job anew; called without data.
     changes
@@ -80,8 +86,9 @@ def calibrate(
         A step of the job failed.
     """
     found = Calibration(where(job))
-    before = logged_step(job, is_real=True)
-    after = {c.text: _after(c, before, build, found) for c in changes if c.name not in SEGMENTS}
+    replacing = [change for change in changes if change.name not in SEGMENTS]
+    before = logged_step(job, is_real=True) if replacing else []
+    after = {change.text: _after(change, before, build, found) for change in replacing}
     calls = _by_need(before, after.values()) if any(after.values()) else {}
     timings = _usable(known or {}, before, after.values())
     clock = Stopwatch({key: call for key, call in calls.items() if key not in timings})
@@ -116,7 +123,11 @@ def where(job: Job) -> Where:
     """Return on what *job* runs here."""
     is_cuda = job.uses_cuda
     device = torch.cuda.get_device_name() if is_cuda else str(probe()["cpu"])
-    return Where(device, torch.get_num_threads(), torch.__version__, job.name)
+    optimizer = describe_optimizer(job.optimizer) or {}
+    model = parameter_bytes(describe_parameters(job.model))
+    sizes = {"optimizer": optimizer.get("bytes"), "model": model}
+    known = {owner: size for owner, size in sizes.items() if size}
+    return Where(device, torch.get_num_threads(), torch.__version__, job.name, known)
 
 
 def _after(
@@ -126,8 +137,7 @@ def _after(
     try:
         return operators_after(change, before, build)
     except Exception as error:  # noqa: BLE001 - whatever the job's code and torch may raise
-        reason = (str(error).splitlines() or [""])[0]
-        found.left_out.append(f"{change.text}: {type(error).__name__}: {reason}")
+        found.left_out.append(f"{change.text}: {type(error).__name__}: {first_line(error)}")
         return []
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from foretrace.atomic import write_atomically
@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 FORMAT = 1
 KEY = b"foretrace"
 BEFORE, AFTER, SEGMENT = "before", "after", "segment"
+REPLACED = ("amp", "batch_size", "channels_last")
+"""Changes that put other operators in the place of the job's own."""
+REPEATED = "gradient_accumulation"
+UPDATED = "fused_optimizer"
+CHECKPOINTED = "activation_checkpoint"
+HANDED_OVER = "dataloader"
+SEGMENTS = (UPDATED, CHECKPOINTED, HANDED_OVER)
+"""Changes whose operators stay: whole segments are timed."""
+KNOWN = (*REPLACED, REPEATED, *SEGMENTS)
+"""Changes that calibration is for."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +90,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Where:
-    """What was measured, and on what: times of different machines cannot be mixed."""
+    """What was measured, and on what: times of different machines or jobs cannot be mixed.
+
+    ``parameter_bytes`` is the size of the parameters by owner, "model" and "optimizer".
+    """
 
     device: str
     threads: int
     torch: str
     job: str
+    parameter_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def write(rows: Sequence[Row], where: Where, path: Path) -> None:
@@ -138,6 +152,7 @@ def read(path: Path) -> tuple[list[Row], Where]:
     """Return what `write` wrote; raises as `unpacked` does."""
     names = [f.name for f in fields(Row)]
     table, described = unpacked(path, needed=names)
+    described = {"parameter_bytes": {}, **described}  # files of 0.1 did not say it
     try:
         where = Where(**{f.name: described[f.name] for f in fields(Where)})
     except KeyError as error:

@@ -14,8 +14,9 @@ import torch
 
 from foretrace.errors import RecordError
 from foretrace.targets import load_target
+from foretrace.tracer.calibration_file import REPEATED, SEGMENTS
 from foretrace.tracer.job import Job, accepts, load_job
-from foretrace.tracer.operators_after import REPEATED, SEGMENTS, Change
+from foretrace.tracer.operators_after import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

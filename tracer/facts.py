@@ -5,6 +5,7 @@ Comes out: plain dictionaries, as `TraceMeta` keeps them.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -51,6 +52,18 @@ def describe_parameters(model: Any) -> list[list[Any]]:
     """Return name, shape and bytes per element of what *model* learns, in its order."""
     named = [] if model is None else model.named_parameters()
     return [[name, list(p.shape), p.element_size()] for name, p in named if p.requires_grad]
+
+
+def parameter_bytes(described: Any) -> int | None:
+    """Return the bytes of what `describe_parameters` returned; None without any.
+
+    >>> parameter_bytes([["weight", [4, 3], 4], ["bias", [4], 4]]), parameter_bytes("nonsense")
+    (64, None)
+    """
+    try:
+        return sum(math.prod(shape) * size for _, shape, size in described) or None
+    except (TypeError, ValueError):  # a file may say anything there
+        return None
 
 
 def describe_buffers(model: Any) -> list[list[Any]]:

@@ -17,6 +17,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from foretrace.tracer.alignment import NONE, aligned
+from foretrace.tracer.calibration_file import REPEATED
 from foretrace.tracer.fake import without_data
 from foretrace.tracer.operator_log import Call, Operand, logged_step
 
@@ -25,15 +26,6 @@ if TYPE_CHECKING:
 
     from foretrace.tracer.job import Job
 
-REPLACED = ("amp", "batch_size", "channels_last")
-"""Changes that put other operators in the place of the job's own."""
-REPEATED = "gradient_accumulation"
-UPDATED = "fused_optimizer"
-CHECKPOINTED = "activation_checkpoint"
-HANDED_OVER = "dataloader"
-SEGMENTS = (UPDATED, CHECKPOINTED, HANDED_OVER)
-"""Changes whose operators stay: whole segments are timed."""
-KNOWN = (*REPLACED, REPEATED, *SEGMENTS)
 NORM_BACKWARD, STATISTICS = "aten::native_batch_norm_backward", 5
 """Without data torch says that the saved statistics, from this operand on, have the type of the
 input; in reality they keep their own."""

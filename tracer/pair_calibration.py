@@ -32,8 +32,8 @@ def calibrate_pair(
     """
     try:
         from foretrace.tracer.calibrate import calibrate
-        from foretrace.tracer.calibration_file import write
-        from foretrace.tracer.operators_after import KNOWN, Change
+        from foretrace.tracer.calibration_file import KNOWN, write
+        from foretrace.tracer.operators_after import Change
 
         change = Change.of(scenario, builders[1])
         if change.name not in KNOWN:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from foretrace.atomic import check_writable
 from foretrace.errors import TraceError
 from foretrace.schema import UNKNOWN_ID, require, table
 from foretrace.tracer.columns import from_codes
@@ -44,10 +45,9 @@ def save(trace: Trace, path: str | Path) -> Path:
 
     require(trace.events, EVENT_COLUMNS, TraceError, "trace table")
     path = Path(path)
+    check_place(path)
     content = _arrow(trace)
     try:
-        if path.exists() and not path.is_file():
-            raise TraceError(f"{path}: cannot write there (not a regular file); name a file")
         real = path.resolve()
         handle, temporary = tempfile.mkstemp(prefix=f".{real.name}-", dir=real.parent)
     except OSError as error:
@@ -65,6 +65,22 @@ def save(trace: Trace, path: str | Path) -> Path:
     finally:
         Path(temporary).unlink(missing_ok=True)
     return path
+
+
+def check_place(path: Path) -> None:
+    """Raise now what `save` would raise after a recording: *path* is no place for a trace.
+
+    Raises
+    ------
+    TraceError
+        It is a folder, a device or a pipe, or its folder does not exist or cannot be written to.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{path}: cannot write there (not a regular file); name a file")
+        check_writable(path)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot write there ({error.strerror})") from error
 
 
 def _umask() -> int:

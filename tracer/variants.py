@@ -100,7 +100,7 @@ CHANGES = (
     Change("channels_last", {}, {"channels_last": True}, "channels_last()", "images", on_cpu=True),
     Change("accumulate_4", {}, {"accumulation": 4}, "gradient_accumulation(k=4)", on_cpu=True),
     Change("amp_fp16", {}, {"precision": "amp_fp16"}, 'amp(dtype="fp16")', "cuda"),
-    Change("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")', on_cpu=True),
+    Change("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")', "cuda"),
     Change(
         "foreach",
         {"optimizer": "loop"},

@@ -11,6 +11,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.activations import activations
+from foretrace.transforms.applied import told
 from foretrace.transforms.columns import Mask, Rows, is_in, labelled, matches
 from foretrace.transforms.memory import keep
 from foretrace.transforms.operators import operator_class
@@ -99,6 +100,7 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     once = (SEGMENT_NS, "prior") if measured is None else (round(measured), "measured")
     changed, again = _host_again(graph, rows, anchor[key[rows]], once)
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
+    changed = changed if measured is None else told(changed)
     return noted(
         keep(changed, _kept(graph, call)),
         f"activation_checkpoint: {names[0]}"

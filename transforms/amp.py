@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.transforms.amp_device import amp_on_device
 from foretrace.transforms.amp_host import amp_on_host
+from foretrace.transforms.kernel_costs import AUTOCAST
 from foretrace.transforms.measured import apply_measured
 from foretrace.transforms.memory import keep
 from foretrace.transforms.parameters import choice
@@ -21,8 +23,6 @@ DTYPES = ("bf16", "fp16")
 ATTENTION = ("flash1", "flash2", "flash3", "mem_efficient")
 HALVED = ("conv", "gemm", "attention", "pool")
 """Operators that keep 16-bit inputs for backward; fp32 norms and losses do not."""
-NOTE = "amp: matrix products and convolutions run"
-"""Begins the note by which a second application is found: kernels keep their fp32 names."""
 
 
 def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Graph:
@@ -59,10 +59,13 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     """
     choice("dtype", dtype, DTYPES)
     choice("attention", attention, ATTENTION)
-    if any(note.startswith(NOTE) for note in graph.notes):
+    if AUTOCAST in graph.extra:
         raise TransformError("nothing to change: amp was applied to this job already")
     changed = apply_measured(graph, f"amp(dtype={dtype!r}, attention={attention!r})")
     if changed is None:
         rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
         changed = rule(graph, dtype=dtype)
-    return noted(keep(changed, 0.5, *HALVED), f"{NOTE} in {dtype}")
+    moved = {"dtype": dtype, "attention": attention}
+    changed = replace(changed, extra={**changed.extra, AUTOCAST: moved})
+    text = f"amp: matrix products and convolutions run in {dtype}"
+    return noted(keep(changed, 0.5, *HALVED), text)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.applied import more_samples, warned
 from foretrace.transforms.columns import is_in, matches
 from foretrace.transforms.costs import floor_ns, machine_rate
 from foretrace.transforms.kernels import classes
 from foretrace.transforms.measured import apply_measured
 from foretrace.transforms.memory import keep
 from foretrace.transforms.operators import (
+    activation_shape,
     flops,
     operator_class,
     parse_shapes,
@@ -40,6 +43,8 @@ HOST_FIXED_NS = 4_000
 """Dispatch of one operator on a CPU, whatever its size (prior)."""
 
 FIXED_CLASSES = ("collective", "optimizer")
+SEQUENCE = 3
+"""Dimensions of a tensor of sequences: words come before the samples, or after them."""
 
 
 def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
@@ -72,11 +77,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     [102000]
     """
     whole("n", n, 1)
-    before = graph.meta.batch_size if recorded is None else whole("recorded", recorded, 1)
-    if before is None:
-        raise TransformError(
-            "the trace does not say its batch size; give recorded=..., the samples per step in it"
-        )
+    before = _recorded(graph, recorded)
     ratio = n / before
     if ratio == 1.0:
         return graph
@@ -86,8 +87,51 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
     )
     meta = replace(graph.meta, batch_size=n)
-    changed = keep(replace(changed, meta=meta), ratio)
-    return noted(changed, f"batch_size: a step is {n} samples instead of {before}")
+    changed = more_samples(keep(replace(changed, meta=meta), ratio), ratio)
+    text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
+    return warned(noted(changed, text), *_doubts(graph, recorded))
+
+
+def _recorded(graph: Graph, given: int | None) -> int:
+    """Return the samples of a recorded step: as *given*, else as the recording says."""
+    known = graph.meta.batch_size
+    if given is not None:
+        whole("recorded", given, 1)
+    if given is not None and known is not None and given != known:
+        raise TransformError(
+            f"recorded={given} contradicts this job, a step of which is {known} samples; "
+            "leave it out"
+        )
+    before = given or known
+    if before is None:
+        raise TransformError(
+            "the trace does not say its batch size; give recorded=..., the samples per step in it"
+        )
+    return before
+
+
+def _doubts(graph: Graph, given: int | None) -> list[str]:
+    """Say where the recorded products do not work on multiples of the samples *given*."""
+    if given is None or given == 1:
+        return []
+    inputs = _inputs(graph)
+    fits = [shape for shape in inputs if any(size % given == 0 for size in shape)]
+    if not inputs or len(fits) >= len(inputs) / 2:
+        return []
+    usual, _ = Counter(shape[0] for shape in inputs).most_common(1)[0]
+    text = f"recorded={given} does not fit the recorded shapes, most of which begin with {usual}"
+    return [f"batch_size: {text}"]
+
+
+def _inputs(graph: Graph) -> list[Shape]:
+    """Return the dimensions that may count samples of what forward products work on.
+
+    That is the first one, or with sequences the second, too.
+    """
+    forward = graph.operators[is_in(graph.operators["phase"], "forward")]
+    pairs = zip(*(map(str, forward[column]) for column in ("name", "shapes")), strict=True)
+    found = [activation_shape(*p) for p in pairs if operator_class(p[0]) in ("gemm", "conv")]
+    return [shape[: 2 if len(shape) == SEQUENCE else 1] for shape in found if shape]
 
 
 def _loading(graph: Graph, ratio: float) -> Graph:

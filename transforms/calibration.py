@@ -10,7 +10,7 @@ import ast
 import inspect
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,13 @@ import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.schema import Column, table
-from foretrace.tracer.calibration_file import FORMAT, KEY
+from foretrace.tracer.calibration_file import FORMAT, KEY, REPEATED
+from foretrace.transforms.same_job import doubts, is_same_job, refuse_another_job
 from foretrace.transforms.scenario import noted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pandas as pd
     import pyarrow as pa
 
@@ -29,8 +32,9 @@ if TYPE_CHECKING:
 
 ENDING = ".calibration.parquet"
 MOST_BYTES = 1 << 28
-UNQUIET = 0.1
-"""Timings that vary by more than this share, on average over their time, are not to be trusted."""
+MOST_DROPPED = 0.1
+"""Share of the operators' time that may have no successor after a change; a list that loses more is
+cut short (the lists of the recorded pairs lose nothing)."""
 LISTS = ("before", "after", "segment")
 
 CALIBRATION_COLUMNS = (
@@ -51,13 +55,16 @@ CALIBRATION_COLUMNS = (
 class Calibration:
     """Timings of one job's operators, old form and new, on one machine.
 
-    ``entries`` has the columns `CALIBRATION_COLUMNS`, in order of change, list and position.
+    ``entries`` has the columns `CALIBRATION_COLUMNS`, in order of change, list and position;
+    ``parameter_bytes`` is the size of the parameters by owner, "model" and "optimizer".
     """
 
     entries: pd.DataFrame
     device: str = ""
     threads: int | None = None
     source: str = ""
+    job: str = ""
+    parameter_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def before(self) -> pd.DataFrame:
@@ -147,22 +154,21 @@ def attach(graph: Graph, calibration: Calibration) -> Graph:
     """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
 
     A calibration of another processor, with another number of threads, or of a machine that was
-    not quiet, is noted as such.
+    not quiet, is noted as such; one whose operators are not the recorded ones is left out.
+
+    Raises
+    ------
+    TransformError
+        It was taken of a job with other parameters.
     """
-    machine = graph.meta.machine or {}
-    there = {"processor": machine.get("cpu"), "number of threads": machine.get("threads")}
-    here = {"processor": calibration.device, "number of threads": calibration.threads}
-    other = [
-        f"the calibration is of another {what}: {here[what]}, recorded on {there[what]}"
-        for what in here
-        if here[what] and there[what] and here[what] != there[what] and not graph.meta.devices
-    ]
-    if calibration.unrest > UNQUIET:
-        other.append(
-            f"the calibrated operators vary by {calibration.unrest:.0%} from run to run: "
-            "calibrate again on a quiet machine before trusting a prediction"
+    refuse_another_job(graph, calibration)
+    graph = noted(graph, *doubts(graph, calibration))
+    if not is_same_job(graph, calibration.before):
+        return noted(
+            graph,
+            "the calibration lists other operators than were recorded, so it is of another job or "
+            "batch: rules were used",
         )
-    graph = noted(graph, *other)
     return replace(graph, extra={**graph.extra, "calibration": calibration})
 
 
@@ -219,12 +225,14 @@ def _read(source: str | Path | bytes, where: str) -> Calibration:
         {c.name: _column(content[c.name], c, where) for c in CALIBRATION_COLUMNS},
         content.num_rows,
     )
-    threads = described.get("threads")
+    threads, sizes = described.get("threads"), described.get("parameter_bytes")
     return Calibration(
         _checked(entries, where),
         source=where,
         device=str(described.get("device") or ""),
         threads=threads if isinstance(threads, int) else None,
+        job=str(described.get("job") or ""),
+        parameter_bytes=sizes if isinstance(sizes, dict) else {},
     )
 
 
@@ -254,10 +262,33 @@ def _checked(entries: pd.DataFrame, where: str) -> pd.DataFrame:
         times = entries[name].to_numpy()
         if (np.isinf(times) | (times < 0)).any():
             raise TraceError(f"{where}: column {name!r} holds a time that is negative or endless")
-    before = entries[entries["list"] == "before"]
-    if not np.array_equal(before["position"], np.arange(len(before))):
-        raise TraceError(f"{where}: the positions of its list 'before' are not 0, 1, 2, …")
-    of = entries["of"][entries["list"] == "after"]
-    if ((of < -1) | (of >= len(before))).any():
+    operators = entries[entries["list"] != "segment"]
+    if (operators["ns"] == 0).any():
+        raise TraceError(f"{where}: column 'ns' holds an operator that takes no time")
+    for (name, change), rows in operators.groupby(["list", "change"], observed=True):
+        if not np.array_equal(rows["position"], np.arange(len(rows))):
+            text = f"list {name!r}" + f" of {change}" * bool(change)
+            raise TraceError(f"{where}: the positions of its {text} are not 0, 1, 2, …")
+    before, after = (entries[entries["list"] == name] for name in ("before", "after"))
+    if ((after["of"] < -1) | (after["of"] >= len(before))).any():
         raise TraceError(f"{where}: column 'of' points at no row of the list 'before'")
+    for change, rows in after.groupby("change", observed=True):
+        if not str(change).startswith(REPEATED):  # its list holds additions only
+            _refuse_what_is_cut(before, rows, f"{where}: the list after {change}")
     return entries
+
+
+def _refuse_what_is_cut(before: pd.DataFrame, after: pd.DataFrame, what: str) -> None:
+    """Raise where the list *after* a change lacks too many of the operators *before*."""
+    kept = after["of"][after["of"] >= 0]
+    if (kept.diff() < 0).any():
+        raise TraceError(f"{what} is not in the order of the list 'before'; calibrate again")
+    times = before["ns"].fillna(before["ns"].mean()).fillna(1.0).to_numpy()
+    lost = np.ones(len(before), bool)
+    lost[kept] = False
+    missing = times[lost].sum() / max(times.sum(), 1.0)
+    if missing > MOST_DROPPED:
+        raise TraceError(
+            f"{what} lacks operators with {missing:.0%} of the time before: it is cut short; "
+            "calibrate again"
+        )

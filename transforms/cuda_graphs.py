@@ -10,6 +10,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
+from foretrace.transforms.applied import warned
 from foretrace.transforms.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.parameters import choice
 from foretrace.transforms.primitives import edge_rows, insert, rewire, scale_lags
@@ -72,7 +73,9 @@ def cuda_graphs(graph: Graph, *, phases: str = WHOLE, allow: str | None = None) 
     where = is_in(graph.tasks["phase"], *chosen) & is_in(graph.tasks["kind"], "launch")
     require(where, graph, f"launch in {phases}")
     together = groupby(PHASES, key=chosen.__contains__)
-    for each in [tuple(group) for is_captured, group in together if is_captured]:
+    parts = [tuple(group) for is_captured, group in together if is_captured]
+    graph = warned(graph, *_in_vain(graph, parts, allow))
+    for each in parts:
         graph = _captured(graph, each, allow)
     platform = replace(graph.platform, queue_depth=None)
     return noted(
@@ -146,17 +149,36 @@ def _region(graph: Graph, phases: tuple[str, ...]) -> tuple[Mask, Rows]:
 
 def _refuse(graph: Graph, region: Mask, allow: str | None) -> None:
     """Raise where the region holds what cannot be captured."""
-    tasks = graph.tasks
-    waits = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
-    loads = is_in(tasks["phase"], "load") & (tasks["work_ns"].to_numpy() > 0)
-    unsafe = region & (waits | loads)
+    unsafe = region & _unsafe(graph)
     if allow is not None:
-        unsafe &= ~matches(tasks["name"], allow) & ~within_operator(graph, allow)
+        unsafe &= ~_named(graph, allow)
     if not unsafe.any():
         return
-    counts = tasks["name"][unsafe].astype(str).value_counts(sort=True)
+    counts = graph.tasks["name"][unsafe].astype(str).value_counts(sort=True)
     found = [f"{name} ({count / graph.steps:.3g} per step)" for name, count in counts.items()]
+    given = "allow='...'" if allow is None else f"an allow that matches it ({allow!r} does not)"
     raise TransformError(
         f"cuda_graphs cannot capture {', '.join(found[:SHOWN])}: the host waits or loads there; "
-        "take it out first (remove_sync), capture fewer phases, or give allow='...' to assume so"
+        f"take it out first (remove_sync), capture fewer phases, or give {given} to assume so"
     )
+
+
+def _in_vain(graph: Graph, parts: list[tuple[str, ...]], allow: str | None) -> list[str]:
+    """Say that *allow* matches nothing that would keep *parts* from being captured."""
+    if allow is None:
+        return []
+    inside = np.any([_region(graph, each)[0] for each in parts], axis=0)
+    if (inside & _unsafe(graph) & _named(graph, allow)).any():
+        return []
+    return [f"cuda_graphs: allow={allow!r} matches no wait or loading in the captured part"]
+
+
+def _unsafe(graph: Graph) -> Mask:
+    """Return the tasks that no capture can hold: waits, and loading."""
+    tasks = graph.tasks
+    waits = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
+    return waits | (is_in(tasks["phase"], "load") & (tasks["work_ns"].to_numpy() > 0))
+
+
+def _named(graph: Graph, pattern: str) -> Mask:
+    return matches(graph.tasks["name"], pattern) | within_operator(graph, pattern)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.applied import told
 from foretrace.transforms.columns import Mask, Rows, append, is_in
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.primitives import edge_rows, insert
@@ -170,7 +171,7 @@ def _handed_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
     known = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
     handover = known if measured is None else round(measured)
     return insert(
-        graph,
+        graph if measured is None else told(graph),
         loading.consumers,
         place="before",
         name="take a batch from a worker (predicted)",

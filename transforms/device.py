@@ -26,6 +26,7 @@ QUEUE_DEPTH = 1_023
 
 PINNED = r"HtoD \(Pinned|-> Pinned\)"
 ON_DEVICE = r"DtoD"
+HOST_STAYS = "device: host times stay as recorded; host_speedup=... says how fast the new host is"
 COPY_FLOOR_NS = 2_000
 """Shortest copy over a link (all public traces: 1 to 2 us)."""
 
@@ -72,8 +73,13 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
     for given, found in ((name, new), (recorded, old)):
         if found.vendor == "cpu":
             raise TransformError(f"{given!r} is a CPU; give a GPU")
+    if recorded and (known := hardware(graph)) and known.name != old.name:
+        raise TransformError(
+            f"recorded={recorded!r} contradicts this job, which runs on {known.name}; leave it out"
+        )
     if old.name != new.name:
         graph = _moved(graph, old, new)
+        graph = noted(graph, *[HOST_STAYS] * (host_speedup == 1))
     if old.name != new.name or recorded:
         graph = _named(graph, new)
     return graph if host_speedup == 1 else faster_host(graph, speedup=host_speedup)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.errors import TransformError
-from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.parameters import positive
 from foretrace.transforms.primitives import scale
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import has_device, require, select
+from foretrace.transforms.selection import device_tasks_matching
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -41,13 +39,7 @@ def faster_kernels(graph: Graph, *, pattern: str = ".*", speedup: float) -> Grap
     [5, 20]
     """
     factor = 1 / positive("speedup", speedup)
-    if not has_device(graph):
-        raise TransformError(
-            "nothing to change: no device task in this graph; "
-            f"try faster_host(speedup={speedup!r}) or faster_modules for a CPU job"
-        )
-    where = select(graph, pattern=pattern, kinds=DEVICE_KINDS)
-    require(where, graph, f"device task matching {pattern!r}", like=pattern)
+    where = device_tasks_matching(graph, pattern)
     changed = scale(graph, where, factor, cost="user")
     return noted(
         changed, f"faster_kernels: tasks matching {pattern!r} run {speedup:g} times as fast"

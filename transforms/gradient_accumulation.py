@@ -9,12 +9,15 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
+from foretrace.transforms.applied import more_samples, told
 from foretrace.transforms.columns import Mask, Rows, is_in
 from foretrace.transforms.costs import machine_rate
+from foretrace.transforms.ddp_tasks import gradient_exchanges
 from foretrace.transforms.measured import added_ns
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.passes import find_update
 from foretrace.transforms.primitives import insert, insert_kernels
+from foretrace.transforms.removal import remove
 from foretrace.transforms.repetition import repeat
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device, launch_edges, require
@@ -50,8 +53,8 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     Assumes: every batch costs what the recorded one costs. From the second batch on, gradients
     are added to those there are: three memory passes over the parameters, one launch per tensor.
     With a calibration, these sums and the scaling of the loss cost what was timed.
-    Unknown: gradients of a DDP job that are exchanged only once (``no_sync``); this predicts one
-    exchange per batch.
+    A DDP job exchanges its gradients once per optimizer step, with the last batch (``no_sync``).
+    Unknown: what a job does that exchanges them with every batch.
     Source: pairs measured on CPUs (docs/accuracy.md).
 
     Examples
@@ -72,10 +75,11 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     backward = require(is_in(graph.tasks["phase"], "backward"), graph, "task in the backward phase")
     repeated, copies = repeat(graph, per_batch(graph), k)
     repeated = _with_adds(graph, repeated, backward, copies)
+    repeated = _exchanged_once(graph, repeated, copies)
     samples = graph.meta.batch_size
     meta = replace(graph.meta, batch_size=None if samples is None else samples * k)
     return noted(
-        replace(repeated, meta=meta),
+        more_samples(replace(repeated, meta=meta), k),
         f"gradient_accumulation: a step is {k} batches of the recording",
     )
 
@@ -149,10 +153,19 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
         host = backward & is_in(graph.tasks["kind"], "host")
         calls = _copied(_last_per_step(graph, host), original, copies[1:])
         if source == "measured":
-            repeated = noted(repeated, "gradient_accumulation: what is added was measured")
+            repeated = noted(told(repeated), "gradient_accumulation: what is added was measured")
     if len(calls):
         repeated, _ = insert(repeated, calls, name=NAME, kind="host", work_ns=host_ns, cost=source)
     return repeated
+
+
+def _exchanged_once(graph: Graph, repeated: Graph, copies: list[Rows]) -> Graph:
+    """Take DDP's exchanges out of all batches but the last."""
+    exchanges = gradient_exchanges(graph)[copies[0]]
+    gone = np.zeros(len(repeated.tasks), bool)
+    for rows in copies[:-1]:
+        gone[rows[exchanges]] = True
+    return remove(repeated, gone)
 
 
 def _host_adds(graph: Graph, k: int) -> tuple[int, str]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+AUTOCAST = "autocast"
+"""Name in `Graph.extra`: the type, and the attention's library, that `amp` moved products to. Their
+kernels keep their fp32 names."""
 MATRIX = ("gemm", "conv")
 TENSOR = ("fp8", "bf16", "fp16", "tf32")
 SIMT_REACHED = 0.85
@@ -73,7 +76,10 @@ class Kernels:
 
     @cached_property
     def precisions(self) -> npt.NDArray[np.str_]:
-        """Precision by name, else by the operator's first input, else that of most products."""
+        """Precision by name, else by the operator's first input, else that of most products.
+
+        What `amp` moved has the precision that it was moved to.
+        """
         named = precisions(self.graph.tasks["name"])
         of_input = np.full(len(named), UNKNOWN, dtype=named.dtype)
         operators = self.graph.operators
@@ -82,7 +88,14 @@ class Kernels:
                 typed = matches(operators["dtypes"], dtype)
                 of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
         found = np.where(named == UNKNOWN, of_input, named)
-        return np.where(found == UNKNOWN, self._usual(found), found)
+        found = np.where(found == UNKNOWN, self._usual(found), found)
+        moved = self.graph.extra.get(AUTOCAST)
+        return np.where(self._cast(found), moved["dtype"], found) if moved else found
+
+    def _cast(self, found: npt.NDArray[np.str_]) -> Mask:
+        """Return what `amp` moved from the precisions *found* to 16 bits."""
+        cast = np.isin(self.classes, [*MATRIX, "attention"]) & np.isin(found, ["fp32", "tf32"])
+        return cast & ~is_in(self.graph.tasks["phase"], "optimizer", "load", "communication")
 
     @cached_property
     def work(self) -> tuple[Floats, Floats]:
@@ -223,6 +236,9 @@ def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:
     found = np.full(len(graph.tasks), "flash2", dtype="<U13")
     for kind, pattern in reversed(ATTENTION_KINDS):
         found[matches(graph.tasks["name"], pattern)] = kind
+    if moved := graph.extra.get(AUTOCAST):
+        wide = np.isin(precisions(graph.tasks["name"]), ["fp32", "tf32"])
+        found[wide] = moved["attention"]
     return found
 
 

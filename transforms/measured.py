@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from foretrace.transforms.applied import told
 from foretrace.transforms.calibration import calibration_of
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.matching import (
-    agreement,
     changeable,
     entries_of_operators,
     entries_of_tasks,
@@ -24,6 +24,7 @@ from foretrace.transforms.matching import (
 from foretrace.transforms.new_form import NewForm, new_form, ratio, summed
 from foretrace.transforms.primitives import chain, insert, insert_kernels, scale
 from foretrace.transforms.removal import remove
+from foretrace.transforms.same_job import LEAST_SHARE
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import on_device
 
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
     from foretrace.transforms.columns import Mask, Rows
 
     Floats = npt.NDArray[np.float64]
-
-LEAST_SHARE = 0.7
-"""Below this share of the work, a calibration is not of this job: rules are taken instead."""
-LEAST_AGREEMENT = 0.9
-"""Share of matched operators whose shapes must be the recorded ones; else the same holds."""
 
 
 def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> Graph | None:
@@ -81,7 +77,7 @@ def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> 
     padding = np.zeros(len(changed.tasks) - len(gone), bool)
     changed = remove(changed, np.append(gone, padding), gaps="drop")
     name, covered = change.partition("(")[0], f"{seen.share:.0%} of forward and backward"
-    return noted(changed, f"{name}: costs measured operator by operator, {covered}")
+    return noted(told(changed), f"{name}: costs measured operator by operator, {covered}")
 
 
 @dataclass(frozen=True)
@@ -119,12 +115,11 @@ def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
     known = (position >= 0) & np.append(form.is_timed, False)[position]
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     recorded = _recorded_ns(graph, of_operator, len(before))
-    is_same_job = agreement(graph, of_operator, before) >= LEAST_AGREEMENT
     both = np.isfinite(recorded) & (form.before.host > 0)
     return Seen(
         position=position,
         known=known,
-        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)) * is_same_job,
+        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)),
         recorded_ns=recorded,
         pace=float(recorded[both].sum() / form.before.host[both].sum()) if both.any() else 1.0,
     )

@@ -129,13 +129,30 @@ def flops(name: str, text: str) -> float | None:
     """
     shapes = [s for s in parse_shapes(text) if s]
     kind = name.rsplit("::", 1)[-1]
-    if kind in ("addmm", "addbmm", "baddbmm", "addmv"):
+    if _has_bias(name):
         shapes = shapes[1:]
     if kind in ("mm", "addmm", "bmm", "baddbmm", "matmul") and len(shapes) > 1:
         return 2.0 * math.prod(shapes[0]) * shapes[1][-1]
     if kind == "linear" and len(shapes) > 1:
         return 2.0 * math.prod(shapes[0]) * shapes[1][0]
     return None
+
+
+@lru_cache(maxsize=100_000)
+def activation_shape(name: str, text: str) -> tuple[int, ...]:
+    """Return the shape of a product's activation input, empty if unknown: a bias comes before it.
+
+    Examples
+    --------
+    >>> activation_shape("aten::addmm", "[[4],[2,3],[3,4]]")
+    (2, 3)
+    """
+    found = [shape for shape in parse_shapes(text) if shape]
+    return found[min(int(_has_bias(name)), len(found) - 1)] if found else ()
+
+
+def _has_bias(name: str) -> bool:
+    return name.rsplit("::", 1)[-1] in ("addmm", "addbmm", "baddbmm", "addmv")
 
 
 ITEM_BYTES = {"float": 4, "Half": 2, "BFloat16": 2, "double": 8, "Float8": 1}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import is_in, labelled, matches
 from foretrace.transforms.removal import remove
@@ -16,8 +17,6 @@ from foretrace.transforms.selection import has_device, launch_edges, require, wi
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.columns import Mask
-
-READS = r"item|_local_scalar_dense|is_nonzero"
 
 
 def remove_sync(
@@ -38,7 +37,7 @@ def remove_sync(
     Assumes: nobody needs the value. A download goes away with its call; an upload stays and no
     longer blocks, as from pinned memory. Loader threads keep their waits.
     Unknown: memory held longer, and what the program did with the value.
-    Source: the graph itself. A CPU job never waits, so it gains next to nothing.
+    Source: the graph itself.
 
     Examples
     --------
@@ -51,19 +50,19 @@ def remove_sync(
     >>> remove_sync(graph).tasks.name.tolist()
     ['step', 'k']
     """
+    if not has_device(graph):
+        raise TransformError(
+            "nothing to change: this job runs on a CPU alone, so nothing is asynchronous and "
+            "nobody waits for a device"
+        )
     tasks = graph.tasks
     named = matches(tasks["name"], pattern) | within_operator(graph, pattern)
     named |= _calls_of(graph, named & is_in(tasks["kind"], *DEVICE_KINDS))
     trains = ~is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
     host = ~is_in(tasks["kind"], *DEVICE_KINDS)
-    if not has_device(graph):
-        where = named & host & trains & within_operator(graph, READS)
-        require(where, graph, f"synchronisation matching {pattern!r}", like=pattern)
-        graph = remove(graph, where)
-        return noted(graph, "remove_sync: a CPU job never waits for a device")
-    waits = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
-    where = named & host & trains & waits
-    require(where, graph, f"synchronisation matching {pattern!r}", like=pattern)
+    waits = host & trains & (~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync"))
+    where = named & waits
+    require(where, graph, f"wait matching {pattern!r}", like=pattern, among=waits)
     uploads = where & _calls_of(graph, matches(tasks["name"], "HtoD"))
     gone = where & ~uploads
     launched = launch_edges(graph)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import labelled
 from foretrace.transforms.parameters import positive
 from foretrace.transforms.primitives import MOST_NS
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import require, select
+from foretrace.transforms.selection import device_tasks_matching
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -45,8 +44,7 @@ def replace_kernel(graph: Graph, *, pattern: str, duration_us: float) -> Graph:
     [2500, 20]
     """
     duration_ns = positive("duration_us", duration_us) * 1_000
-    where = select(graph, pattern=pattern, kinds=DEVICE_KINDS)
-    require(where, graph, f"device task matching {pattern!r}", like=pattern)
+    where = device_tasks_matching(graph, pattern)
     if duration_ns > MOST_NS:
         raise TransformError(
             f"duration_us={duration_us!r} is more than 115 days; give a time in us"

@@ -14,15 +14,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.errors import ForetraceError, TransformError
-from foretrace.graph.model import Graph
-from foretrace.targets import exit_text, first_line, load_target
+from foretrace.errors import TransformError
+from foretrace.graph.check import check
+from foretrace.targets import load_target
+from foretrace.transforms.applied import written_down
+from foretrace.transforms.own import changed_by
 from foretrace.transforms.parameters import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from foretrace.graph.model import Graph
+
     Transform = Callable[..., Graph]
+
+KEY = "transform"
+"""What the tables of a scenario file are called."""
 
 TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
@@ -55,21 +62,7 @@ class WhatIf:
         """
         if ":" not in self.name:
             return self.function(graph, **self.parameters)
-        copied = replace(graph, tasks=graph.tasks.copy(), edges=graph.edges.copy())
-        try:
-            changed = self.function(copied, **self.parameters)  # it may edit in place
-        except (ForetraceError, KeyboardInterrupt):
-            raise
-        except SystemExit as error:
-            raise TransformError(f"{self.name} ended the program: {exit_text(error)}") from None
-        except BaseException as error:
-            text = f"{type(error).__name__}: {first_line(error)}"
-            raise TransformError(f"{self.name} failed: {text}") from error
-        if not isinstance(changed, Graph):
-            raise TransformError(
-                f"{self.name} returned {type(changed).__name__}: return the changed graph"
-            )
-        return changed
+        return changed_by(self.name, self.function, graph, self.parameters)
 
 
 Scenario = tuple[WhatIf, ...]
@@ -115,17 +108,24 @@ def load_scenario(path: str | Path) -> Scenario:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise TransformError(f"scenario file {path}: {error}") from None
-    return from_tables(content.get("transform"), f"scenario file {path}")
+    for key in content:
+        if key != KEY:
+            raise TransformError(
+                f"scenario file {path}: {key!r} is unknown{did_you_mean(key, [KEY])}; "
+                f"write one [[{KEY}]] table per what-if"
+            )
+    return from_tables(content.get(KEY), f"scenario file {path}")
 
 
 def from_tables(tables: Any, where: str) -> Scenario:
     """Build a scenario from decoded TOML tables; *where* they stand is for messages."""
-    if not isinstance(tables, list) or not all(isinstance(t, dict) and "name" in t for t in tables):
-        raise TransformError(
-            f'{where}: write one [[transform]] table with name = "..." per what-if'
-        )
+    is_list = isinstance(tables, list) and bool(tables)
+    if not is_list or not all(
+        isinstance(t, dict) and isinstance(t.get("name"), str) for t in tables
+    ):
+        raise TransformError(f'{where}: write one [[{KEY}]] table with name = "..." per what-if')
     return tuple(
-        what_if(str(t["name"]), {key: value for key, value in t.items() if key != "name"})
+        what_if(t["name"], {key: value for key, value in t.items() if key != "name"})
         for t in tables
     )
 
@@ -187,10 +187,10 @@ def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
     TransformError
         A what-if does not apply to this graph.
     """
-    from foretrace.graph.check import check
-
     for change in scenario:
-        graph = check(change(graph), graph)
+        changed = check(change(graph), graph)
+        (name,), (text,) = names([change]), describe_scenario([change])
+        graph = written_down(graph, changed, name, text)
     return graph
 
 

@@ -71,8 +71,9 @@ def on_device(graph: Graph) -> Mask:
 
 
 def has_device(graph: Graph) -> bool:
-    """Tell whether the job uses an accelerator at all."""
-    return bool(on_device(graph).any())
+    """Tell whether the job uses an accelerator at all; collectives may also run on a link."""
+    streams = is_in(graph.lanes["kind"], "stream")[graph.tasks["lane"].to_numpy()]
+    return bool((on_device(graph) & streams).any())
 
 
 def within_operator(graph: Graph, pattern: str) -> Mask:
@@ -107,19 +108,44 @@ def first_per_step(graph: Graph, where: Mask) -> Rows:
     return rows[order][first]
 
 
-def require(where: Mask, graph: Graph, looked_for: str, *, like: str | None = None) -> Mask:
+def device_tasks_matching(graph: Graph, pattern: str) -> Mask:
+    """Return the kernels, copies and collectives whose name matches *pattern*.
+
+    Raises
+    ------
+    TransformError
+        There is none; the text has names that there are.
+    """
+    device = on_device(graph)
+    if not device.any():
+        raise TransformError(
+            "nothing to change: no device task in this graph; try faster_host or faster_modules "
+            "for a CPU job"
+        )
+    where = select(graph, pattern=pattern, kinds=DEVICE_KINDS)
+    return require(where, graph, f"device task matching {pattern!r}", like=pattern, among=device)
+
+
+def require(
+    where: Mask,
+    graph: Graph,
+    looked_for: str,
+    *,
+    like: str = "",
+    among: Mask | None = None,
+) -> Mask:
     """Return *where*, or raise when it selects nothing.
 
     Raises
     ------
     TransformError
-        Names *looked_for*; with *like*, also the closest task names.
+        Names *looked_for*; with *among*, also the names of those tasks that are closest to *like*.
     """
     if where.any():
         return where
     hint = ""
-    if like is not None:
-        names = [str(name) for name in graph.tasks["name"].cat.categories]
+    if among is not None and among.any():
+        names = graph.tasks["name"][among].astype(str).unique().tolist()
         close = difflib.get_close_matches(like, names, SHOWN_NAMES, 0.4) or names[:SHOWN_NAMES]
         hint = "; closest names: " + ", ".join(name[:SHOWN_CHARACTERS] for name in close)
     raise TransformError(f"nothing to change: no {looked_for} in this graph{hint}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.transforms.columns import Mask, Rows, is_in
-from foretrace.transforms.operators import operator_class, parse_shapes
+from foretrace.transforms.operators import activation_shape, operator_class
 from foretrace.transforms.selection import modules_matching
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def _runs(graph: Graph, products: list[int]) -> Iterator[list[int]]:
     """Yield runs of positions in *products* with one name and one input shape and no other work."""
     operators = graph.operators
     names = operators["name"].astype(str).to_numpy()
-    inputs = [_input(str(names[row]), str(operators["shapes"].iat[row])) for row in products]
+    shapes = operators["shapes"]
+    inputs = [activation_shape(str(names[row]), str(shapes.iat[row])) for row in products]
     work = _working(graph)
     run: list[int] = []
     for at, row in enumerate(products):
@@ -118,12 +119,6 @@ def _runs(graph: Graph, products: list[int]) -> Iterator[list[int]]:
         run = [at]
     if len(run) > 1:
         yield run
-
-
-def _input(name: str, shapes: str) -> tuple[int, ...]:
-    """Return the shape of a product's activation input: the bias of ``addmm`` comes first."""
-    found = [shape for shape in parse_shapes(shapes) if shape]
-    return found[min(int("::add" in name), len(found) - 1)] if found else ()
 
 
 def _working(graph: Graph) -> Mask:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.transforms.applied import told
 from foretrace.transforms.calibration import calibration_of
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.primitives import insert
@@ -60,4 +61,5 @@ def measured_update(graph: Graph, where: Mask, change: str) -> Graph | None:
     )
     changed = remove(changed, np.append(where, np.zeros(len(first), bool)), gaps="drop")
     name = change.partition("(")[0]
-    return noted(changed, f"{name}: a whole update takes {ratio:.3g} times as long (measured)")
+    text = f"{name}: a whole update takes {ratio:.3g} times as long (measured)"
+    return noted(told(changed), text)

@@ -1,0 +1,93 @@
+"""Replays and a changed graph in, sentences out: why not to believe a prediction blindly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.tracer.calibration_file import KNOWN
+from foretrace.tracer.measure import drift
+from foretrace.transforms.applied import RULE, applied, warnings
+from foretrace.transforms.calibration import calibration_of
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.predict import Measured
+    from foretrace.replay.timeline import Timeline
+    from foretrace.validated import ValidatedError
+
+DOUBTFUL = 0.05
+"""Where the unchanged replay misses the measured step, or that step drifts, by more than this
+share, nothing predicted from the recording counts as validated."""
+MANY_TIMES = 10.0
+"""A gain larger than this is named with what a step then consists of: it is a slip, or a limit."""
+SHOWN = 3
+
+
+def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
+    """Say why this recording cannot be trusted: the replay misses its step, or the step drifts."""
+    found = []
+    off = unchanged.step_ns / measured.step_ns - 1
+    if abs(off) > DOUBTFUL:
+        found.append(
+            f"the replay of the unchanged job is {off:+.1%} off the measured step: "
+            "record again on a quiet machine before trusting a prediction"
+        )
+    wandered = drift(measured.samples_ns) if measured.source == "unprofiled" else 0.0
+    if wandered > DOUBTFUL:
+        found.append(
+            f"the steps measured without the profiler drift by {wandered:.1%}: "
+            "the machine was not quiet"
+        )
+    return tuple(found)
+
+
+def of_recording(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
+    """Say what was found odd while the graph was built, or replayed unchanged."""
+    notes = list(graph.notes)
+    if not timeline.settled:
+        notes.append("the replay did not settle on one period; its last repetitions are reported")
+    return tuple(notes)
+
+
+def of_change(graph: Graph, after: Timeline, ratio: float, samples: float) -> tuple[str, ...]:
+    """Say what the what-ifs warned of, and what is left of the step where they gain too much.
+
+    *ratio* is the step after over before, *samples* by how many times its samples grew.
+    """
+    known = warnings(graph)
+    found = [text for text in warnings(after.graph) if text not in known]
+    if samples / ratio > MANY_TIMES:
+        parts = [*after.breakdown("kind").items()][:SHOWN]
+        named = ", ".join(f"{cause} {ns / after.step_ns:.0%}" for cause, ns in parts)
+        found.append(
+            f"{samples / ratio:,.3g} times as fast: check that the change says what you mean; a "
+            f"step then takes {ratio:.3%} of its time ({named})"
+        )
+    return tuple(found)
+
+
+def of_prediction(measured: Measured, after: Timeline, error: ValidatedError) -> tuple[str, ...]:
+    """Say what was measured too little for this prediction."""
+    notes = []
+    if measured.source == "profiled":
+        notes.append("the step was measured under the profiler only, which slows the host down")
+    if not after.settled:
+        notes.append("the replay after the change did not settle on one period")
+    if error.missing:
+        wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
+        steps = "the interval covers the variation of the recorded steps only"
+        notes.append(
+            f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
+            f"hardware: {wrong if error.missed else steps}"
+        )
+    return tuple(notes)
+
+
+def uncovered(graph: Graph, changed: Graph) -> tuple[str, ...]:
+    """Say that a calibration was given and told nothing of a what-if that can be calibrated."""
+    new = applied(changed)[len(applied(graph)) :]
+    missing = dict.fromkeys(each.text for each in new if each.name in KNOWN and each.source == RULE)
+    if calibration_of(changed) is None or not missing:
+        return ()
+    text = f"the calibration does not cover {', '.join(missing)}: rules were used"
+    return (f"{text}; foretrace calibrate measures it",)
