@@ -192,7 +192,7 @@ def _pairs(plans: Iterable[Plan], traded: tuple[str, ...]) -> list[tuple[Plan, P
 
 
 def predicted_ns(cluster: Cluster, before: Plan, after: Plan) -> float:
-    """Predict *after*: the computing that *before* shows, after's bubble, modelled communication."""
+    """Predict *after*: the computing *before* shows, the bubble and communication of *after*."""
     rounds = before.micro_batches + before.pp - 1
     computing = (before.ns - _reducing(cluster, before)) / rounds - _exchanging(cluster, before)
     per_round = computing * (_share(after) / _share(before)) + _exchanging(cluster, after)
@@ -210,7 +210,7 @@ def _computing(plan: Plan) -> float:
 
 @lru_cache(maxsize=256)
 def _exchanging(cluster: Cluster, plan: Plan) -> float:
-    """Return what one micro-batch exchanges in a stage, in ns: within its layers and to the next."""
+    """Return what one micro-batch exchanges in a stage, in ns: in its layers and to the next."""
     groups = [range(first, first + plan.tp) for first in range(0, PER_NODE, plan.tp)]
     reduced = cost_at_once(cluster, groups, "all_reduce", plan.activation_bytes).ns
     inside = COLLECTIVES_PER_LAYER * plan.layers / plan.pp * reduced
