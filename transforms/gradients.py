@@ -117,7 +117,7 @@ def gradients(
     source = "given" if given else "model"
     if sizes is None:
         return _from_copies(graph) or _unknown()
-    if len(moments.step) == len(sizes) * len(np.unique(moments.step)):
+    if 0 < len(moments.step) == len(sizes) * len(np.unique(moments.step)):
         return _finished(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
     return _spread(graph, sizes[::-1], source)
 
