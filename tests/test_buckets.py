@@ -72,7 +72,12 @@ def test_a_tensor_is_never_split() -> None:
 def test_types_have_buckets_and_caps_of_their_own() -> None:
     """Half-precision gradients do not count towards the bucket of the others."""
     assert grouped([3, 3, 3, 3], Caps(4, 6), ["a", "b", "a", "b"]) == [[0, 2], [1, 3]]
-    assert grouped([4, 1, 4, 4, 1], Caps(4, 6), ["a", "b", "a", "a", "a"]) == [[0], [2, 3], [1], [4]]
+    assert grouped([4, 1, 4, 4, 1], Caps(4, 6), ["a", "b", "a", "a", "a"]) == [
+        [0],
+        [2, 3],
+        [1],
+        [4],
+    ]
 
 
 @given(st.lists(st.integers(1, 50_000_000), max_size=60), st.integers(1, 60))

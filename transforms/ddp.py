@@ -156,7 +156,12 @@ def _check_wire(graph: Graph, compression: str | None, backend: str | None) -> N
 
 def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) -> Graph:
     """Return a job of one worker as it runs on all of *placed*."""
-    workers = len(placed.devices)
+    workers, cluster = len(placed.devices), placed.cluster
+    if not has_device(graph) and cluster.transport == "nccl":
+        raise TransformError(
+            f"cluster {cluster.name!r} joins devices, and this is a CPU job; give a cluster with "
+            'transport = "tcp", or network="25Gbps"'
+        )
     buffers = buffers_of(graph) if setup.broadcasts else ()
     plan = Plan(
         placed,
@@ -172,7 +177,7 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     per_step = len(plan.exchanges) // len({each.step for each in plan.exchanges})
     first = plan.exchanges[0].cost.note
     notes = [
-        f"ddp: {workers} workers on {placed.cluster.name} add up {total_bytes(found) / MB:.4g} MB",
+        f"ddp: {workers} workers on {cluster.name} add up {total_bytes(found) / MB:.4g} MB",
         f"ddp: {per_step} all-reduces per step, the first as {first}",
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.2g} ms behind at the end of a step",
     ]

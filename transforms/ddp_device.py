@@ -16,7 +16,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.network import Network, with_network
 from foretrace.transforms.columns import Rows, is_in
 from foretrace.transforms.costs import STREAMING, floor_ns, streamed_ns
-from foretrace.transforms.ddp_plan import (
+from foretrace.transforms.ddp_tasks import (
     BROADCAST,
     COMPRESS,
     COPY_IN,
@@ -24,7 +24,6 @@ from foretrace.transforms.ddp_plan import (
     DECOMPRESS,
     PREFIX,
     TRANSFER,
-    Plan,
     backward_ends,
     device_of,
     first_forward,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.ddp_plan import Plan
 
 ISSUE_NS = 60_000
 """Host time to issue an all-reduce: c10d's operator, events and the launch (prior)."""

@@ -7,6 +7,7 @@ backward it waits for one bucket after another and copies the gradients out.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,19 +16,19 @@ from foretrace.graph.network import Network, with_network
 from foretrace.transforms.cluster_model import OUTSIDE
 from foretrace.transforms.columns import Rows, is_in
 from foretrace.transforms.costs import machine_rate
-from foretrace.transforms.ddp_plan import (
+from foretrace.transforms.ddp_tasks import (
     BROADCAST,
     COMPRESS,
     COPY_IN,
     COPY_OUT,
     PREFIX,
     TRANSFER,
-    Plan,
     backward_ends,
     first_forward,
     last_inserted,
     late_edges,
 )
+from foretrace.transforms.job_cluster import outside_gb_per_s
 from foretrace.transforms.primitives import insert
 from foretrace.transforms.transfers import add_lane, send, wait
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster_model import Link
-    from foretrace.transforms.job_cluster import Placed
+    from foretrace.transforms.cluster_model import Cluster
+    from foretrace.transforms.ddp_plan import Plan
 
 COPY_NS_PER_BYTE = 0.2
 """Copying a gradient into its bucket, or out of it. A run of DDP whose hook does nothing takes 0.2
@@ -61,7 +62,9 @@ quanta of computing with all-reduces behind them, 100 Mbit to 1 Gbit."""
 STRETCH, STRETCH_POWER, STRETCH_MBIT = 0.07, 1.5, 1_000.0
 """A transfer takes 1 + 0.07 x (Mbit/1000)^1.5 times as long meanwhile (the same runs)."""
 LEAST_SHARE = 0.7
-"""Computing keeps at least this share: what is left with no limit on the link (the same runs)."""
+MOST_STRETCH = 2.0
+"""What is left of computing, and how much longer transfers take, with no limit on the link: 0.69 to
+0.77, and 1.6 to 2.0 times (the same runs)."""
 
 
 def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
@@ -106,7 +109,12 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
         cost="prior",
     )
     graph = wait(graph, transfers, copies, return_ns=WAKE_NS)
-    return with_network(graph, _network(graph, plan, link))
+    member = (link, int(graph.lanes["rank"].iloc[link]))
+    compute, transfer = host_shares(plan.placed.cluster)
+    network = Network(
+        members=(member,), compute_share=compute, transfer_share=transfer, slowed=("host",)
+    )
+    return with_network(graph, network)
 
 
 def _with_buffers(graph: Graph, plan: Plan) -> Graph:
@@ -137,14 +145,15 @@ def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
 def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
     """Return how long each transfer occupies the link, what a shaped link lends taken off."""
     work = np.array([exchange.cost.ns + BUCKET_NS for exchange in plan.exchanges], np.float64)
-    link = network_link(plan.placed)
-    if link is None or not link.burst_bytes:
+    burst = _burst(plan.placed.cluster)
+    if not burst:
         return np.rint(work).astype(np.int64)
+    credit_ns = burst / outside_gb_per_s(plan.placed.cluster)
     start = graph.tasks["start_ns"].to_numpy()[ready]
     steps = np.array(plan.per_exchange("step"))
     for step in np.unique(steps).tolist():
         mine = steps == step
-        work[mine] = after_credit(work[mine], start[mine], link.burst_bytes / link.gb_per_s)
+        work[mine] = after_credit(work[mine], start[mine], credit_ns)
     return np.rint(work).astype(np.int64)
 
 
@@ -171,25 +180,15 @@ def after_credit(
     return left
 
 
-def network_link(placed: Placed) -> Link | None:
-    """Return the link between a machine and the network; None where there is none."""
-    machine = placed.cluster.machine
-    links = (
-        [data["link"] for *_, data in machine.edges(OUTSIDE, data=True)]
-        if OUTSIDE in machine
-        else []
-    )
-    return links[0] if links else None
+def host_shares(cluster: Cluster) -> tuple[float, float]:
+    """Return the speeds that computing, and that transfers keep on a core that does both."""
+    mbit = 8_000 * outside_gb_per_s(cluster) or math.inf
+    compute = 1 - SHARE_LOST * (mbit / SHARE_MBIT) ** SHARE_POWER
+    stretch = 1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER
+    return max(LEAST_SHARE, compute), 1 / min(MOST_STRETCH, stretch)
 
 
-def _network(graph: Graph, plan: Plan, lane: int) -> Network:
-    """Return what computing and transfers do to each other on a core that does both."""
-    link = network_link(plan.placed)
-    mbit = 0.0 if link is None else link.gb_per_s * 8_000
-    share = max(LEAST_SHARE, 1 - SHARE_LOST * (mbit / SHARE_MBIT) ** SHARE_POWER)
-    return Network(
-        members=((lane, int(graph.lanes["rank"].iloc[lane])),),
-        compute_share=share,
-        transfer_share=1 / (1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER),
-        slowed=("host",),
-    )
+def _burst(cluster: Cluster) -> float:
+    """Return the bytes that a machine's links lend after a pause."""
+    edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
+    return float(sum(data["link"].burst_bytes * data["count"] for *_, data in edges))

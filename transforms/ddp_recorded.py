@@ -18,7 +18,7 @@ from foretrace.transforms.buckets import Caps, grouped
 from foretrace.transforms.collectives import collective_cost
 from foretrace.transforms.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.ddp_device import overlap, overlap_share
-from foretrace.transforms.ddp_plan import (
+from foretrace.transforms.ddp_tasks import (
     PREFIX,
     TRANSFER,
     backward_ends,

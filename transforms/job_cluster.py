@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster import Cluster, ethernet, load_cluster
+from foretrace.transforms.cluster_model import OUTSIDE
 from foretrace.transforms.parameters import whole
 
 if TYPE_CHECKING:
@@ -127,3 +128,9 @@ def _devices(
     if len(set(placement)) < workers:
         raise TransformError(f"placement={list(placement)} names a device twice")
     return tuple(placement)
+
+
+def outside_gb_per_s(cluster: Cluster) -> float:
+    """Return what all links between a machine and the network reach together; 0 without any."""
+    edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
+    return sum(data["link"].gb_per_s * data["count"] for *_, data in edges)
