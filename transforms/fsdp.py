@@ -9,17 +9,16 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.batch_size import HOST_FIXED_NS
-from foretrace.transforms.collective_tasks import with_workers
 from foretrace.transforms.collectives import collective_cost
 from foretrace.transforms.columns import Mask, Rows, is_in
 from foretrace.transforms.costs import floor_ns, shortened
 from foretrace.transforms.fused_optimizer import host_update
 from foretrace.transforms.gradients import gradients
-from foretrace.transforms.job_cluster import place_workers
 from foretrace.transforms.memory_moves import compute_device, insert_moves
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.primitives import scale
 from foretrace.transforms.scenario import noted
+from foretrace.transforms.schemes import of_workers, place_alone
 from foretrace.transforms.selection import first_per_step, has_device
 from foretrace.transforms.stragglers import late_ns
 from foretrace.transforms.transfers import add_lane, before, block, issue, put, wait
@@ -113,7 +112,9 @@ def fsdp(
         raise TransformError(f"stage={stage!r} is unknown; choose 1, 2 or 3")
     device = has_device(graph)
     ahead = int(device) if prefetch is None else whole("prefetch", prefetch, 0)
-    placed = place_workers(workers, cluster=cluster, network=network, nodes=nodes)
+    placed = place_alone(
+        graph, "fsdp", workers, cluster=cluster, network=network, nodes=nodes
+    )
     if workers == 1:
         return graph
     found = units(graph, gradients(graph), wrap)
@@ -129,7 +130,7 @@ def fsdp(
     changed = _sharded_update(changed, workers)
     size = sum(unit.bytes for unit in found) / len({unit.step for unit in found})
     return noted(
-        with_workers(changed, placed),
+        of_workers(changed, workers, placed),
         f"fsdp: {len(found) // graph.steps} units, {size / 1e6:.3g} MB of parameters, on {workers} "
         f"workers of {placed.cluster.name}; stage {stage}, gathered {ahead} units ahead",
         *([f"fsdp: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
@@ -192,7 +193,7 @@ def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: i
     if device:
         graph = wait(graph, rows[~gathers], _next_update(graph, call[~gathers]))
     else:
-        graph = block(graph, rows[~gathers])
+        graph, _ = block(graph, rows[~gathers])
     graph, _ = insert_moves(
         graph,
         needed[gathers],

@@ -195,11 +195,15 @@ def wait(
     return replace(graph, edges=edges)
 
 
-def block(graph: Graph, transfers: Rows) -> Graph:
-    """Let the host wait for each transfer right where it issued it."""
-    calls = call_of(graph)[transfers]
+def block(graph: Graph, transfers: Rows, issued: Rows | None = None) -> tuple[Graph, Rows]:
+    """Let the host wait for each transfer right where it was issued; also return the new tasks.
+
+    With *issued*, where the transfer beside it was issued.
+    """
+    calls = call_of(graph)[transfers if issued is None else issued]
     graph, waits = insert(graph, calls, name=WAIT, kind="sync", work_ns=0, cost="prior")
-    return replace(graph, edges=edge_rows(graph.edges, transfers, waits, "return", 0))
+    edges = edge_rows(graph.edges, transfers, waits, "return", 0)
+    return replace(graph, edges=edges), waits
 
 
 def before(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
@@ -207,9 +211,20 @@ def before(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
 
     −1 stands for none.
     """
-    edge = chain(graph)[0][rows]
-    src, shift = (graph.edges[column].to_numpy().astype(np.int64) for column in ("src", "shift"))
-    return np.append(src, -1)[edge], np.append(shift, 0)[edge]
+    return _neighbour(graph, chain(graph)[0][rows], "src")
+
+
+def after(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
+    """Return the task after each of *rows* on its lane, and how many repetitions later it lies.
+
+    −1 stands for none.
+    """
+    return _neighbour(graph, chain(graph)[1][rows], "dst")
+
+
+def _neighbour(graph: Graph, edge: Rows, end: str) -> tuple[Rows, Rows]:
+    found, shift = (graph.edges[column].to_numpy().astype(np.int64) for column in (end, "shift"))
+    return np.append(found, -1)[edge], np.append(shift, 0)[edge]
 
 
 def _is_stream(graph: Graph, rows: Rows) -> Mask:

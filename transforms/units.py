@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NUMBERED = re.compile(r"^(?:[^.]+\.)*?\d+(?=\.|$)")
 """The outermost numbered module of a path: a layer of a list or a sequence."""
 TOP = re.compile(r"^[^.]+")
+EVERY_MODULE = r"[^.]+(?:\..*)?"
+"""Regular expression by which every module that something ran in is a unit."""
 REST = ""
 """Name of the unit of the parameters that no other unit has."""
 
@@ -30,7 +32,7 @@ REST = ""
 class Unit(NamedTuple):
     """A part of the model in one step; rows are tasks, −1 where there is none.
 
-    ``bytes`` and ``tensors`` count its parameters. ``forward`` and ``backward`` are the first host
+    ``bytes`` is the size of its parameters, ``members`` their gradients by place. ``forward`` and ``backward`` are the first host
     tasks of its passes, ``needs_forward`` and ``needs_backward`` the first tasks that compute with
     its parameters (device tasks where the job has a device). Its last gradient is final after
     ``ready``, and on the host after ``final``.
@@ -39,7 +41,7 @@ class Unit(NamedTuple):
     name: str
     step: int
     bytes: int
-    tensors: int
+    members: tuple[int, ...]
     forward: int
     needs_forward: int
     backward: int
@@ -83,16 +85,16 @@ def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> l
     ...     columns={"module": ["layers.0", "layers.0.fc"]},
     ... )
     >>> units(graph, [Gradient("layers.0.fc.weight", 64, 1, 0, 1, "layers.0.fc")])[0][:7]
-    ('layers.0', 0, 64, 1, 0, 0, 1)
+    ('layers.0', 0, 64, (0,), 0, 0, 1)
     """
     of_task, names = _units_of_tasks(graph, wrap)
     number = {name: at for at, name in enumerate(names)}
     forward, backward = (_firsts(graph, of_task, phase) for phase in ("forward", "backward"))
-    parts: dict[tuple[int, int], list[Gradient]] = {}
-    for each in found:
+    parts: dict[tuple[int, int], list[int]] = {}
+    for at, each in enumerate(found):
         unit = number.get(_unit_name(each.module or "", names), -1)
         unit = unit if (each.step, unit) in forward.work else -1
-        parts.setdefault((each.step, unit), []).append(each)
+        parts.setdefault((each.step, unit), []).append(at)
     if all(unit < 0 for _, unit in parts):
         raise TransformError(
             "this trace does not tell which module a gradient belongs to; record the job with "
@@ -101,7 +103,7 @@ def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> l
     if not all((step, -1) in forward.work for step, _ in parts):
         raise TransformError("a step of this job has no forward pass that uses its parameters")
     made = [
-        _unit(graph, key, mine, [*names, REST][key[1]], forward, backward)
+        _unit(graph, found, key, mine, [*names, REST][key[1]], forward, backward)
         for key, mine in parts.items()
     ]
     start = graph.tasks["start_ns"].to_numpy()
@@ -112,7 +114,7 @@ def _units_of_tasks(graph: Graph, wrap: str | None) -> tuple[Rows, list[str]]:
     """Return, per task, the unit it runs in (−1: none), and the units' names."""
     if wrap is not None:
         return modules_matching(graph, wrap)
-    everything, paths = modules_matching(graph, r"[^.]+(?:\..*)?")
+    everything, paths = modules_matching(graph, EVERY_MODULE)
     pattern = NUMBERED if any(NUMBERED.match(path) for path in paths) else TOP
     names = sorted({match[0] for path in paths if (match := pattern.match(path))})
     place = {name: at for at, name in enumerate(names)}
@@ -147,20 +149,22 @@ def _first(graph: Graph, of_task: Rows, where: Mask) -> dict[tuple[int, int], in
 
 def _unit(
     graph: Graph,
+    found: Sequence[Gradient],
     key: tuple[int, int],
-    mine: Sequence[Gradient],
+    members: Sequence[int],
     name: str,
     forward: _Firsts,
     backward: _Firsts,
 ) -> Unit:
     start = graph.tasks["start_ns"].to_numpy()
+    mine = [found[at] for at in members]
     last = max(mine, key=lambda each: start[each.row])
     host = max((each.host for each in mine), key=lambda row: start[row] if row >= 0 else -1)
     return Unit(
         name=name,
         step=key[0],
         bytes=sum(each.bytes for each in mine),
-        tensors=len(mine),
+        members=tuple(members),
         forward=forward.host.get(key, -1),
         needs_forward=forward.work.get(key, -1),
         backward=backward.host.get(key, -1),

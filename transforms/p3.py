@@ -1,0 +1,213 @@
+"""P3: gradients cut into slices, and the layers that the next forward pass needs first go first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from foretrace.transforms.columns import Rows
+from foretrace.transforms.gradients import Gradient, gradients, total_bytes
+from foretrace.transforms.parameter_server import update_tasks
+from foretrace.transforms.parameters import positive, whole
+from foretrace.transforms.primitives import edge_rows
+from foretrace.transforms.priority_lanes import PULL, PUSH, Exchange, served
+from foretrace.transforms.removal import remove
+from foretrace.transforms.scenario import noted
+from foretrace.transforms.schemes import of_workers, place_alone
+from foretrace.transforms.selection import has_device, launch_edges
+from foretrace.transforms.servers import Servers, update_ns
+from foretrace.transforms.stragglers import late_ns
+from foretrace.transforms.transfers import add_lane, issue, put, wait
+from foretrace.transforms.units import EVERY_MODULE, units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+
+MB = 1_000_000
+PREFIX = "P3 "
+"""Names of the tasks that it adds begin so."""
+SLICE_MB = 0.2
+"""50,000 parameters of 4 bytes, as P3 takes them (MLSys 2019)."""
+
+
+def p3(
+    graph: Graph,
+    *,
+    workers: int,
+    servers: int | None = None,
+    slice_mb: float = SLICE_MB,
+    cluster: str | None = None,
+    network: str | None = None,
+    nodes: int | None = None,
+    ingress: bool = True,
+) -> Graph:
+    """Exchange gradients in slices over parameter servers, those of the first layers first.
+
+    Parameters
+    ----------
+    graph
+        The job of one process, recorded with module names.
+    workers, cluster, network, nodes, ingress
+        As `parameter_server` takes them.
+    servers
+        Devices that serve and do not compute; by default every worker's machine serves a share.
+    slice_mb
+        Size of a slice in MB.
+
+    Notes
+    -----
+    Assumes: a slice is pushed when its gradient is final, updated, and pulled; of the slices that
+    are ready, a link carries one of the earliest layer first, and finishes what it has begun. A
+    layer of the next forward pass waits for its own slices only. The order on the links is decided
+    from the work that comes before each gradient, and does not change while replaying. Workers do
+    not update.
+    Unknown: what a slice costs beside its bytes; the servers' CPUs where they are busy.
+    Source: P3 (MLSys 2019), as Daydream (ATC 2020) models it.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.literal import literal
+    >>> graph = literal(
+    ...     [("mm", "host", 0, 50, "forward"), ("accumulate", "host", 0, 5, "backward")],
+    ...     columns={"module": ["fc", "fc"], "operator": [-1, 0]},
+    ...     operators={"name": ["torch::autograd::AccumulateGrad"], "parent": [-1],
+    ...                "shapes": ["[[250,300]]"]},
+    ...     wrap=True,
+    ... )
+    >>> new = p3(graph, workers=2, network="1Gbps")
+    >>> new.tasks.name[new.tasks.kind == "collective"].tolist()
+    ['P3 push', 'P3 push', 'P3 pull', 'P3 pull']
+    """
+    positive("slice_mb", slice_mb)
+    count = workers if servers is None else workers + whole("servers", servers, 1)
+    placed = place_alone(graph, "p3", count, cluster=cluster, network=network, nodes=nodes)
+    devices = placed.devices[:workers]
+    job = Servers(placed, devices, devices if servers is None else placed.devices[workers:], ingress)
+    found = gradients(graph)
+    slices = _slices(graph, found, slice_mb * MB)
+    late = late_ns(graph, workers)
+    update = update_tasks(graph)
+    changed = _exchanging(graph, found, slices, job, late)
+    padding = np.zeros(len(changed.tasks) - len(update), bool)
+    changed = remove(changed, np.append(update, padding), gaps="drop")
+    return noted(
+        of_workers(changed, workers),
+        f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of {slice_mb:g} "
+        f"MB over {placed.cluster.name}, the first layers first",
+        *([f"p3: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
+    )
+
+
+class _Slice(NamedTuple):
+    """A piece of a gradient: which one, its bytes, and the layer that needs it again."""
+
+    gradient: int
+    bytes: float
+    urgency: int
+    needed: int
+    shift: int
+
+
+def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice]:
+    """Cut every gradient; a layer needs its own in the next step, the last one's in the next window."""
+    layers = units(graph, found, EVERY_MODULE)
+    steps = list(dict.fromkeys(layer.step for layer in layers))
+    following = dict(zip(steps, [*steps[1:], steps[0]], strict=True))
+    needs = {(layer.step, layer.name): layer.needs_forward for layer in layers}
+    made: list[_Slice] = []
+    for urgency, layer in enumerate(layers):
+        later = following[layer.step]
+        needed = needs.get((later, layer.name), -1)
+        for index in layer.members:
+            whole_slices, rest = divmod(found[index].bytes, size)
+            for piece in [*[size] * int(whole_slices), *[rest] * (rest > 0)]:
+                made.append(_Slice(index, piece, urgency, needed, int(later <= layer.step)))
+    return made
+
+
+def _exchanging(
+    graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice], job: Servers, late: int
+) -> Graph:
+    """Put the pushes and pulls of all slices into *graph*, in the order of their urgency."""
+    exchanges = [
+        Exchange(
+            ready_ns=float(ready),
+            urgency=each.urgency,
+            push_ns=each.bytes * job.push_ns_per_byte(together=True),
+            pull_ns=each.bytes * job.pull_ns_per_byte(together=True),
+            between_ns=job.start_ns + late + update_ns(graph, each.bytes, len(job.workers)),
+        )
+        for each, ready in zip(slices, _ready(graph, found, slices), strict=True)
+    ]
+    step = np.array([found[each.gradient].step for each in slices])
+    order = [
+        (int(mine[at]), leg)
+        for mine in (np.flatnonzero(step == one) for one in np.unique(step))
+        for at, leg in served([exchanges[i] for i in mine], apart=job.apart)
+    ]
+    graph, pushes, pulls = _on_lanes(graph, found, slices, exchanges, order, apart=job.apart)
+    between = np.rint([each.between_ns for each in exchanges]).astype(np.int64)
+    graph = replace(graph, edges=edge_rows(graph.edges, pushes, pulls, "event", between))
+    graph = _issued(graph, found, slices, pushes)
+    needed, shift = (np.array([getattr(each, name) for each in slices]) for name in ("needed", "shift"))
+    return wait(graph, pulls, needed, shift=shift)
+
+
+def _ready(graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice]) -> Rows:
+    """Return when the gradient of each slice is final, by the work before it on its lane."""
+    lane, start, work = (graph.tasks[c].to_numpy() for c in ("lane", "start_ns", "work_ns"))
+    order = np.lexsort((np.arange(len(lane)), start, lane))
+    done = np.empty(len(lane), np.int64)
+    done[order] = np.cumsum(work[order])
+    return done[[found[each.gradient].row for each in slices]]
+
+
+def _on_lanes(
+    graph: Graph,
+    found: Sequence[Gradient],
+    slices: Sequence[_Slice],
+    exchanges: Sequence[Exchange],
+    order: Sequence[tuple[int, int]],
+    *,
+    apart: bool,
+) -> tuple[Graph, Rows, Rows]:
+    """Put pushes and pulls on a lane each, or on one, in *order*; return the rows of each slice's."""
+    rows = np.full((2, len(slices)), -1, np.int64)
+    for legs in ((PUSH,), (PULL,)) if apart else ((PUSH, PULL),):
+        mine = [(at, leg) for at, leg in order if leg in legs]
+        graph, lane = add_lane(graph)
+        graph, new = put(
+            graph,
+            lane,
+            np.array([found[slices[at].gradient].row for at, _ in mine]),
+            name=pd.Categorical([PREFIX + ("push", "pull")[leg] for _, leg in mine]),
+            work_ns=np.rint([exchanges[at][2 + leg] for at, leg in mine]).astype(np.int64),
+            bytes=np.array([slices[at].bytes for at, _ in mine]),
+            cost="roofline",
+        )
+        for row, (at, leg) in zip(new.tolist(), mine, strict=True):
+            rows[leg, at] = row
+    return graph, rows[PUSH], rows[PULL]
+
+
+def _issued(
+    graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice], pushes: Rows
+) -> Graph:
+    """Let one call start all slices of a gradient once that is final."""
+    of = np.array([each.gradient for each in slices])
+    _, first = np.unique(of, return_index=True)
+    host, ready = (np.array([getattr(found[at], end) for at in of]) for end in ("host", "row"))
+    if has_device(graph):
+        graph = wait(graph, ready, pushes)
+    graph = issue(graph, pushes[first], host[first])
+    launch = launch_edges(graph)[pushes[first]]
+    rest = np.setdiff1d(np.arange(len(of)), first)
+    edge = launch[np.searchsorted(of[first], of[rest])]
+    known = edge >= 0
+    src, lag = (graph.edges[c].to_numpy()[edge[known]] for c in ("src", "lag_ns"))
+    return replace(graph, edges=edge_rows(graph.edges, src, pushes[rest[known]], "launch", lag))

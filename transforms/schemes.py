@@ -1,0 +1,58 @@
+"""What all schemes have in common that turn the job of one worker into one of several.
+
+In: a graph and where its workers are to run. Out: their places, or one clear sentence why not; the
+graph as the job of so many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from foretrace.errors import TransformError
+from foretrace.transforms.collective_tasks import with_workers
+from foretrace.transforms.job_cluster import place_workers
+from foretrace.transforms.parameters import whole
+from foretrace.transforms.selection import has_device
+from foretrace.transforms.transfers import communicates
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.job_cluster import Placed
+
+
+def place_alone(
+    graph: Graph,
+    what: str,
+    workers: int,
+    *,
+    cluster: str | None,
+    network: str | None,
+    nodes: int | None,
+) -> Placed:
+    """Return where *workers* of *graph*, the job of one of them, are to run.
+
+    Raises
+    ------
+    TransformError
+        The job has several workers already, the cluster is none for it, or they do not fit; *what*
+        is the scheme.
+    """
+    whole("workers", workers, 1)
+    if communicates(graph).any():
+        raise TransformError(
+            f"{what} starts from the recording of a job on one worker; this one communicates already"
+        )
+    placed = place_workers(workers, cluster=cluster, network=network, nodes=nodes)
+    if not has_device(graph) and placed.cluster.transport == "nccl":
+        raise TransformError(
+            f"cluster {placed.cluster.name!r} joins devices, and this is a CPU job; give a cluster "
+            'with transport = "tcp", or network="25Gbps"'
+        )
+    return placed
+
+
+def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:
+    """Return *graph* as the job of so many workers; *placed* where a later what-if may move them."""
+    graph = replace(graph, meta=replace(graph.meta, world_size=workers))
+    return graph if placed is None else with_workers(graph, placed)

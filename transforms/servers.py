@@ -1,0 +1,83 @@
+"""Parameter servers: who sends how much to whom, and what a server does with it.
+
+In: a cluster with workers and servers in it, and bytes. Out: times of pushing to all servers, of an
+update, and of pulling from all servers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foretrace.transforms.cluster import OUTSIDE
+from foretrace.transforms.collectives import collective_cost
+from foretrace.transforms.costs import machine_rate
+from foretrace.transforms.memory_moves import HOST_GBPS
+from foretrace.transforms.traffic import flow_traffic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.job_cluster import Placed
+
+PASSES = 8
+"""Passes over the parameters of an update with momentum on a CPU: velocity is scaled (2), takes the
+gradient (3), parameters take the velocity (3)."""
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Workers and their servers, each of which holds an equal share of the parameters.
+
+    Where ``apart`` is false, every worker's machine also serves, and sends and receives over the same
+    links. Where ``ingress`` is false, only what a machine sends is limited.
+    """
+
+    placed: Placed
+    workers: tuple[int, ...]
+    servers: tuple[int, ...]
+    ingress: bool = True
+
+    @property
+    def apart(self) -> bool:
+        """Whether servers have machines of their own."""
+        return not set(self.workers) & set(self.servers)
+
+    @property
+    def start_ns(self) -> int:
+        """Return what a send takes beside its bytes."""
+        pair = next(((w, s) for w in self.workers for s in self.servers if w != s), None)
+        return 0 if pair is None else collective_cost(self.placed.cluster, pair, "send", 0).ns
+
+    def push_ns_per_byte(self, *, together: bool) -> float:
+        """Return how long a worker takes per byte that it sends, split over all servers.
+
+        All workers do so *together*, or one alone.
+        """
+        senders = self.workers if together else self.workers[:1]
+        return self._ns_per_byte([(w, s) for w in senders for s in self.servers])
+
+    def pull_ns_per_byte(self, *, together: bool) -> float:
+        """Return how long a worker takes per byte that it gets from all servers."""
+        receivers = self.workers if together else self.workers[:1]
+        return self._ns_per_byte([(s, w) for w in receivers for s in self.servers])
+
+    def _ns_per_byte(self, pairs: Sequence[tuple[int, int]]) -> float:
+        """Return how long flows between *pairs* take, all at once, each of a server's share."""
+        flows = tuple((a, b, 1 / len(self.servers)) for a, b in pairs if a != b)
+        if not flows:
+            return 0.0
+        loads = flow_traffic(self.placed.cluster, flows).loads
+        inwards = f"{OUTSIDE}>"
+        return max(ns for link, ns in loads.items() if self.ingress or not link.startswith(inwards))
+
+
+def update_ns(graph: Graph, size: float, gradients: int) -> int:
+    """Return how long a server takes to add up so many *gradients* of *size* bytes and to update.
+
+    They are stacked (read and written), their mean is taken, and parameters are updated.
+    """
+    summing = 3 * gradients + 1 if gradients > 1 else 0
+    rate = machine_rate(graph, "copy_gbps") or HOST_GBPS
+    return round((summing + PASSES) * size / rate)
