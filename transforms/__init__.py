@@ -15,6 +15,7 @@ from foretrace.transforms.compile import compile  # noqa: A004 - what users call
 from foretrace.transforms.cpu_cores import cpu_cores
 from foretrace.transforms.cuda_graphs import cuda_graphs
 from foretrace.transforms.dataloader import dataloader
+from foretrace.transforms.ddp import ddp
 from foretrace.transforms.device import device
 from foretrace.transforms.faster_host import faster_host
 from foretrace.transforms.faster_kernels import faster_kernels
@@ -24,6 +25,7 @@ from foretrace.transforms.fused_optimizer import fused_optimizer
 from foretrace.transforms.gist import gist
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.metaflow import metaflow
+from foretrace.transforms.network import network
 from foretrace.transforms.overlap_h2d import overlap_h2d
 from foretrace.transforms.paper import paper
 from foretrace.transforms.reconstruct_batchnorm import reconstruct_batchnorm
@@ -76,6 +78,8 @@ TRANSFORMS: dict[str, Callable[..., Graph]] = {
         metaflow,
         vdnn,
         gist,
+        ddp,
+        network,
         straggler,
         remove_stragglers,
     )
