@@ -59,8 +59,8 @@ def test_the_optimizer_is_not_compiled() -> None:
 
 
 def test_the_host_launches_what_is_left_from_generated_code() -> None:
-    """A second of dispatch becomes two entries and two calls with their wrappers."""
-    tasks = [("aten::relu", "host", 0, 1_000_000_000, "forward")]
+    """A ms of dispatch becomes two entries and two calls with their wrappers."""
+    tasks = [("aten::relu", "host", 0, 1_000_000, "forward")]
     tasks += [("cudaLaunchKernel", "launch", 0, 5_000, "forward")] * 3
     tasks += [(name, "kernel", 1, 50_000, "forward") for name in (GEMM, RELU, RELU)]
     edges = [(1, 4, "launch"), (2, 5, "launch"), (3, 6, "launch")]
@@ -70,6 +70,18 @@ def test_the_host_launches_what_is_left_from_generated_code() -> None:
 
     host = changed.tasks["work_ns"][changed.tasks["lane"] == 0].sum()
     assert host == pytest.approx(2 * (5_000 + WRAPPER_NS) + 2 * ENTRY_NS, abs=5)
+
+
+def test_what_takes_longer_than_any_dispatch_stays() -> None:
+    """Such as loading a library in the first step."""
+    tasks = [("aten::relu", "host", 0, 3_000_000, "forward")]
+    tasks += [("aten::relu", "host", 0, 300_000, "forward")] * 3
+    tasks += [(name, "kernel", 1, 50_000, "forward") for name in (GEMM, RELU)]
+
+    changed = compile(literal(tasks, []))
+
+    work = changed.tasks["work_ns"][changed.tasks["kind"] == "host"].tolist()
+    assert work == [3_000_000] + [round(2 * ENTRY_NS / 3)] * 3
 
 
 def test_a_host_without_dispatch_saves_none() -> None:

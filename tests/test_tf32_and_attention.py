@@ -12,7 +12,10 @@ from foretrace.graph.build import build
 from foretrace.testing import check_transform
 from foretrace.tracer.files import load
 from foretrace.tracer.trace import Device
+from foretrace.transforms.amp import amp
 from foretrace.transforms.attention_chains import find_chains
+from foretrace.transforms.device import device
+from foretrace.transforms.devices import device_named
 from foretrace.transforms.flash_attention import flash_attention
 from foretrace.transforms.kernel_costs import Kernels
 from foretrace.transforms.literal import literal
@@ -177,6 +180,46 @@ def test_flash_attention_refuses(graph: Graph, kind: str, text: str) -> None:
     """fp32 inputs, an unknown library, and devices that it does not run on."""
     with pytest.raises(TransformError, match=text):
         flash_attention(graph, kind=kind)
+
+
+ATTENTION = [SGEMM, "softmax_warp_forward<float>", SGEMM]
+FUSED_FP32 = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention)"
+
+
+def test_after_amp_products_are_in_16_bits() -> None:
+    """Kernels keep their fp32 names: attention can be fused, TF32 finds nothing to move."""
+    graph = job(("forward", ATTENTION), work=1_000_000)
+    mixed = amp(graph)
+
+    with pytest.raises(TransformError, match="put amp before it"):
+        flash_attention(graph)
+    assert "flash2 attention (predicted)" in [n for n, _, _ in kernels(flash_attention(mixed))]
+    with pytest.raises(TransformError, match="nothing to change: no product or convolution"):
+        tf32(mixed)
+
+
+def test_amp_has_changed_fused_attention_already() -> None:
+    """To the library that it names; another one changes it by the ratio of their shares."""
+    mixed = amp(job(("forward", [SGEMM, FUSED_FP32])), attention="flash1")
+    before = next(work for name, work, _ in kernels(mixed) if name == FUSED_FP32)
+    after = next(work for name, work, _ in kernels(flash_attention(mixed)) if name == FUSED_FP32)
+
+    assert after == pytest.approx(before * 0.33 / 0.53, abs=1)
+    with pytest.raises(TransformError, match="no fused attention .*flash1"):
+        flash_attention(mixed, kind="flash1")
+
+
+def test_another_device_takes_products_as_amp_left_them() -> None:
+    """Tensor cores of both: bf16 peaks and shares, not those of fp32."""
+    mixed = amp(job(("forward", [SGEMM]), work=100_000_000))
+    old, new = (device_named(name).figures for name in ("A100-SXM4-80GB", "H100-SXM5"))
+    peak = [each["bf16_tflops"] * each["matrix_share"] for each in (old, new)]
+    before, after = (
+        next(work for name, work, _ in kernels(each) if name == SGEMM)
+        for each in (mixed, device(mixed, name="H100"))
+    )
+
+    assert after == pytest.approx(before * peak[0] / peak[1], rel=0.01)
 
 
 def test_both_keep_the_contract() -> None:

@@ -16,7 +16,12 @@ from foretrace.transforms.passes import POINTERS, passes_of
 from foretrace.transforms.primitives import scale, scale_lags
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import has_device, require
+from foretrace.transforms.selection import (
+    LONGEST_DISPATCH_NS,
+    has_device,
+    on_device,
+    require,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -143,32 +148,34 @@ def _passes(graph: Graph) -> npt.NDArray[np.float64]:
 
 def _less_host(before: Graph, graph: Graph) -> Graph:
     """Shrink the host's forward and backward to generated code that launches what is left."""
-    now_ns, calls = _host(before)[0], _host(graph)[1]
+    where, lags = _covered(graph)
+    now_ns, left_ns = (_host_ns(each, *_covered(each)) for each in (before, graph))
+    calls = int((where & is_in(graph.tasks["kind"], "launch")).sum())
     after_ns = calls * (graph.platform.launch_ns + WRAPPER_NS) + 2 * ENTRY_NS * graph.steps
-    left_ns = _host(graph)[0]
     if after_ns >= left_ns:
         return noted(graph, "compile: the host has little dispatch to save")
-    where = _covered(graph)
-    src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
-    lags = is_in(graph.edges["kind"], "thread", "fork", "join") & where[src] & where[dst]
     scaled = scale(graph, where, after_ns / left_ns, cost="prior")
     text = f"compile: the host's forward and backward take {after_ns / now_ns:.0%} of their time"
     return noted(scale_lags(scaled, lags, after_ns / left_ns), text)
 
 
-def _covered(graph: Graph) -> Mask:
-    """Return the host tasks of forward and backward, without the allocator's calls: they stay."""
-    tasks = graph.tasks
+def _covered(graph: Graph) -> tuple[Mask, Mask]:
+    """Return the host tasks of forward and backward, and the edges with the time between them.
+
+    The allocator's calls stay, and what takes longer than any dispatch does.
+    """
+    tasks, edges = graph.tasks, graph.edges
     stays = is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
     stays |= matches(tasks["name"], r"^(cuda|hip)(Free|Malloc)")
-    return ~is_in(tasks["kind"], *DEVICE_KINDS) & is_in(tasks["phase"], *PHASES) & ~stays
+    inside = ~on_device(graph) & is_in(tasks["phase"], *PHASES) & ~stays
+    src, dst = (edges[end].to_numpy() for end in ("src", "dst"))
+    between = is_in(edges["kind"], "thread", "fork", "join") & inside[src] & inside[dst]
+    work_ns, lag_ns = tasks["work_ns"].to_numpy(), edges["lag_ns"].to_numpy()
+    return inside & (work_ns <= LONGEST_DISPATCH_NS), between & (lag_ns <= LONGEST_DISPATCH_NS)
 
 
-def _host(graph: Graph) -> tuple[float, int]:
-    """Return the host time of forward and backward, gaps included, and the launches there."""
-    where = _covered(graph)
-    src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
-    inner = is_in(graph.edges["kind"], "thread") & where[src] & where[dst]
+def _host_ns(graph: Graph, where: Mask, lags: Mask) -> float:
+    """Return the host time of forward and backward, gaps on a thread included."""
+    gaps = lags & is_in(graph.edges["kind"], "thread")
     spent = graph.tasks["work_ns"].to_numpy()[where].sum()
-    spent += graph.edges["lag_ns"].to_numpy()[inner].sum()
-    return float(spent), int((where & is_in(graph.tasks["kind"], "launch")).sum())
+    return float(spent + graph.edges["lag_ns"].to_numpy()[gaps].sum())

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.applied import warned
 from foretrace.transforms.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.parameters import choice
 from foretrace.transforms.primitives import edge_rows, insert, rewire, scale_lags
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import has_device, require, within_operator
+from foretrace.transforms.selection import (
+    LONGEST_DISPATCH_NS,
+    has_device,
+    on_device,
+    require,
+    within_operator,
+)
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -131,7 +136,7 @@ def _region(graph: Graph, phases: tuple[str, ...]) -> tuple[Mask, Rows]:
     """
     tasks, edges = graph.tasks, graph.edges
     loads = is_in(graph.lanes["role"], "loader")[tasks["lane"].to_numpy()]
-    host = ~is_in(tasks["kind"], *DEVICE_KINDS) & ~loads
+    host = ~on_device(graph) & ~loads & (tasks["work_ns"].to_numpy() <= LONGEST_DISPATCH_NS)
     launch = is_in(edges["kind"], "launch")
     src, dst = (edges[end].to_numpy()[launch] for end in ("src", "dst"))
     compute = is_in(tasks["kind"], "kernel", "collective")[dst]

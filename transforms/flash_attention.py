@@ -38,7 +38,7 @@ RECOMPUTED = 5 / 4
 
 
 def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False) -> Graph:
-    """Compute attention in one fused kernel: in place of its chain, or of an older fused one.
+    """Compute attention in one fused kernel: in place of its chain, or of a slower fused one.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False)
     Assumes: a chain is two products with a softmax between them, and in backward two products on
     either side of its gradient. Its products' work runs at the share of the peak that the fused
     library reaches, five products in place of four in backward; the passes over the scores
-    vanish, with their launches and the host time between. Fused kernels of another library
+    vanish, with their launches and the host time between. Fused kernels of a slower library
     change by the ratio of the two shares.
     Unknown: head dimensions that the library does not take, dropout and masks it does not fuse.
     Source: attention and matrix shares in devices.toml; FlashAttention-2 (2023).
@@ -77,11 +77,11 @@ def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False)
     if attention_share(kind, device) is None:
         raise TransformError(f"kind={kind!r} does not run on {device.name}; try 'mem_efficient'")
     kernels = Kernels(graph)
-    chains, fused = find_chains(kernels), _other_kinds(kernels, kind)
+    chains, fused = find_chains(kernels), _slower_kinds(kernels, kind, device)
     if not chains and not fused.any():
         raise TransformError(
-            f"nothing to change: no chain of product, softmax and product, and no fused attention "
-            f"but {kind} in this graph"
+            "nothing to change: no chain of product, softmax and product, and no fused attention "
+            f"slower than {kind} in this graph"
         )
     touched = fused.copy()
     touched[[chain.products[0] for chain in chains]] = True
@@ -126,10 +126,12 @@ class _Costs:
         )
 
 
-def _other_kinds(kernels: Kernels, kind: str) -> Mask:
-    """Return the fused attention kernels of another library."""
-    fused = kernels.where & (kernels.classes == "attention")
-    return fused & (attention_kinds(kernels.graph) != kind)
+def _slower_kinds(kernels: Kernels, kind: str, device: Hardware) -> Mask:
+    """Return the fused attention kernels of a library that reaches less than *kind*."""
+    kinds = attention_kinds(kernels.graph)
+    wanted = attention_share(kind, device) or 0.0
+    slower = [k for k in np.unique(kinds).tolist() if (attention_share(k, device) or 0.0) < wanted]
+    return kernels.where & (kernels.classes == "attention") & np.isin(kinds, slower)
 
 
 def _exchanged(graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, kind: str) -> Graph:

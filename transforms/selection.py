@@ -70,6 +70,11 @@ def on_device(graph: Graph) -> Mask:
     return is_in(graph.tasks["kind"], *DEVICE_KINDS)
 
 
+LONGEST_DISPATCH_NS = 2_000_000
+"""No operator takes the host as long to dispatch (tens of us are usual, 1 ms on slow hosts): a
+longer piece is other work, such as loading a library or trying algorithms out."""
+
+
 def has_device(graph: Graph) -> bool:
     """Tell whether the job uses an accelerator at all; collectives may also run on a link."""
     streams = is_in(graph.lanes["kind"], "stream")[graph.tasks["lane"].to_numpy()]
