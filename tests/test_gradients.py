@@ -13,6 +13,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.gradients import UNKNOWN_PIECES, gradients, total_bytes
 from foretrace.transforms.literal import literal
+from foretrace.transforms.memory import ACCUMULATE
 from tests import graphs
 from tests.ddp_jobs import accumulating_job, cpu_job, gpu_job
 
@@ -74,7 +75,7 @@ def test_a_kernel_that_another_thread_launched_does_not_count() -> None:
          ("resize", "kernel", 3, 9, "load")],
         [(0, 3, "launch"), (2, 4, "launch")],
         columns={"operator": [-1, 0, -1, -1, -1], "start_ns": [0, 9, 8, 1, 9]},
-        operators={"name": ["torch::autograd::AccumulateGrad"], "parent": [-1], "shapes": ["[[7]]"]},
+        operators={"name": [ACCUMULATE], "parent": [-1], "shapes": ["[[7]]"]},
     )  # fmt: skip
 
     assert [g.row for g in gradients(graph)] == [3]
