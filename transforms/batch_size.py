@@ -63,7 +63,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     -----
     Assumes: work of forward, backward and loading grows in proportion, less a fixed part per
     kernel or operator. A forward kernel that does not fill the device grows by whole waves of its
-    grid. Launches, optimizer and collectives stay. On a CPU an operator grows by the roofline:
+    grid. Launches, optimizer and collectives stay; the driver's mapping of memory grows. On a CPU an operator grows by the roofline:
     operations with the batch, bytes with its activations but not with its weights.
     With a calibration, every operator grows as it was timed at both sizes.
     Unknown: other kernels picked for the new shapes, caches that no longer hold, memory.
@@ -81,7 +81,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     ratio = n / before
     if ratio == 1.0:
         return graph
-    loaded = _loading(graph, ratio)
+    loaded = _in_proportion(graph, ratio)
     rule = _device(loaded, ratio) if has_device(graph) else _host(loaded, ratio, before)
     changed = apply_measured(loaded, f"batch_size(n={n})", rest=rule) or scale(
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
@@ -134,10 +134,11 @@ def _inputs(graph: Graph) -> list[Shape]:
     return [shape[: 2 if len(shape) == SEQUENCE else 1] for shape in found if shape]
 
 
-def _loading(graph: Graph, ratio: float) -> Graph:
+def _in_proportion(graph: Graph, ratio: float) -> Graph:
+    """Grow loading, and taking memory from the driver or giving it back, with the samples."""
     tasks = graph.tasks
     where = is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host", "load")
-    where |= is_in(tasks["kind"], "load")
+    where |= is_in(tasks["kind"], "load") | matches(tasks["name"], "^(cuda|hip)(Free|Malloc)")
     return scale(graph, where, ratio, cost="prior")
 
 
