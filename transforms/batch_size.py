@@ -63,8 +63,9 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     -----
     Assumes: work of forward, backward and loading grows in proportion, less a fixed part per
     kernel or operator. A forward kernel that does not fill the device grows by whole waves of its
-    grid. Launches, optimizer and collectives stay; the driver's mapping of memory grows. On a CPU an operator grows by the roofline:
-    operations with the batch, bytes with its activations but not with its weights.
+    grid. Launches, optimizer and collectives stay; the driver's mapping of memory grows. On a CPU
+    an operator grows by the roofline: operations with the batch, bytes with its activations but
+    not with its weights.
     With a calibration, every operator grows as it was timed at both sizes.
     Unknown: other kernels picked for the new shapes, caches that no longer hold, memory.
     Source: measured pairs on a CPU; NVIDIA's rule of wave quantisation.
