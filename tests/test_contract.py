@@ -35,6 +35,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "activation_checkpoint": {},
     "cuda_graphs": {},
     "compile": {},
+    "ddp": {"workers": 4, "network": "10Gbps", "gradient_mb": 50},
 }
 NEUTRAL: dict[str, dict[str, Any]] = {
     "faster_kernels": {"pattern": ".*", "speedup": 1.0},
@@ -43,6 +44,7 @@ NEUTRAL: dict[str, dict[str, Any]] = {
     "batch_size": {"n": 32},
     "gradient_accumulation": {"k": 1},
     "device": {"name": "A100-80GB"},
+    "ddp": {"workers": 1},
 }
 CPU_ONLY_REFUSES = (
     "replace_kernel",

@@ -178,7 +178,7 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     first = plan.exchanges[0].cost.note
     notes = [
         f"ddp: {workers} workers on {cluster.name} add up {total_bytes(found) / MB:.4g} MB",
-        f"ddp: {per_step} all-reduces per step, the first as {first}",
+        f"ddp: all-reduces per step: {per_step}, the first as {first}",
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.2g} ms behind at the end of a step",
     ]
     if found[0].source not in EXACT:
