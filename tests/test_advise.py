@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import foretrace.report_advise  # noqa: F401  # registers the forms of these reports
 from foretrace import cli
 from foretrace.advise import advise
 from foretrace.candidates import CANDIDATES, NEEDS_A_FIGURE, candidates
@@ -17,6 +18,7 @@ from foretrace.graph.model import TASK_KINDS
 from foretrace.plot import check_plot, draw
 from foretrace.predict import predict
 from foretrace.replay.critical import REASONS, WORK
+from foretrace.report import as_text
 from foretrace.sensitivity import sensitivity
 from foretrace.transforms import TRANSFORMS, parse_scenario
 from foretrace.transforms.literal import literal
@@ -218,6 +220,17 @@ def test_commands_print_text_and_json(
     assert cli.run([*arguments, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert keys | {"measured_step_ms"} <= set(found)
+
+
+def test_a_pace_that_stays_is_said_once() -> None:
+    """The device sets it before and after, or hands over to the host."""
+    texts = {
+        "faster_kernels(speedup=2)": "device, before and after",
+        "faster_kernels(speedup=10)": "device, then by host",
+    }
+    for text, pace in texts.items():
+        shown = as_text(explain(host_and_device(40, 100), parse_scenario([text])))
+        assert f"  pace set by {pace}\n" in shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.build import build
 from foretrace.tracer.files import load
 from foretrace.tracer.trace import Device
-from foretrace.transforms.device import device
+from foretrace.transforms.device import HOST_STAYS, device
 from foretrace.transforms.devices import FIGURES, device_named, devices
 from foretrace.transforms.kernel_costs import kernel_time_ns
 from foretrace.transforms.literal import literal
@@ -202,6 +202,8 @@ def test_the_host_may_change_too() -> None:
     kept = device(graph, name="H100").tasks["work_ns"].to_numpy()
     faster = device(graph, name="H100", host_speedup=2.0).tasks["work_ns"].to_numpy()
 
+    assert HOST_STAYS in device(graph, name="H100").notes
+    assert HOST_STAYS not in device(graph, name="H100", host_speedup=2.0).notes
     assert (kept[host] == graph.tasks["work_ns"].to_numpy()[host]).all()
     assert (faster[host] * 2 == kept[host]).all()
 
@@ -215,6 +217,11 @@ def test_the_host_may_change_too() -> None:
         (gpu_job(), {"name": "Abacus"}, "device 'Abacus' is not in the table"),
         (gpu_job(device="Abacus"), {"name": "H100"}, r"recorded device \(Abacus\) is not in"),
         (gpu_job(), {"name": "H100", "host_speedup": 0}, "host_speedup=0 is out of range"),
+        (
+            gpu_job(),
+            {"name": "H100", "recorded": "V100-SXM2"},
+            "recorded='V100-SXM2' contradicts this job, which runs on A100-SXM4-80GB",
+        ),
     ],
 )
 def test_what_cannot_be_moved_is_an_error(

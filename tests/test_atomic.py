@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.atomic import write_atomically
+from foretrace.atomic import check_writable, write_atomically
 
 
 def test_the_content_replaces_the_old(tmp_path: Path) -> None:
@@ -71,3 +71,15 @@ def test_an_error_names_the_file_and_not_its_temporary_name(tmp_path: Path) -> N
         write_atomically(path, b"new")
 
     assert caught.value.filename == str(path)
+
+
+def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    """A folder, and a place in a folder that is not there; nothing is left behind."""
+    for path in (tmp_path, tmp_path / "gone" / "a.txt"):
+        with pytest.raises(OSError, match="directory") as refused:
+            check_writable(path)
+        assert refused.value.filename == str(path)
+    check_writable(tmp_path / "a.txt")
+    check_writable(Path(os.devnull))
+
+    assert list(tmp_path.iterdir()) == []

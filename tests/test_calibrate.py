@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch")
 
 from foretrace.tracer.alignment import aligned  # noqa: E402 - needs torch
-from foretrace.tracer.calibrate import calibrate  # noqa: E402
+from foretrace.tracer.calibrate import calibrate, where  # noqa: E402
 from foretrace.tracer.fake import without_data  # noqa: E402
 from foretrace.tracer.handover import handover_time  # noqa: E402
 from foretrace.tracer.operator_inputs import Inputs  # noqa: E402
@@ -314,7 +314,26 @@ def test_segments_stand_beside_the_operators() -> None:
         ("optimizer", 'fused_optimizer(kind="fused")'),
         ("checkpoint", "activation_checkpoint()"),
     }
-    assert all(math.isnan(row.ns) for row in found.rows if row.list == "before")
+    assert [row for row in found.rows if row.list != "segment"] == []
+
+
+def test_segments_need_no_log_of_operators() -> None:
+    """A step is run for the gradients; the two that log operators are not."""
+    steps = []
+    job = build()
+    counted = Job(lambda: steps.append(job.step()), job.model, job.optimizer, 2, name="net")
+    calibrate(counted, build, [changed('fused_optimizer(kind="fused")')], seconds=1)
+    assert len(steps) == 1
+
+
+def test_a_calibration_says_whose_it_is() -> None:
+    """The job's name, and the bytes of what its model learns and its optimizer updates."""
+    job = build()
+    size = sum(p.numel() * 4 for p in job.model.parameters())
+    found = where(job)
+    assert found.job == "net"
+    assert found.parameter_bytes == {"optimizer": size, "model": size}
+    assert where(Job(print)).parameter_bytes == {}
 
 
 def test_checkpoints_cost_the_host_something() -> None:

@@ -56,6 +56,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert math.isnan(after.ns)
 
 
+def test_whose_it_is_comes_back(tmp_path: Path) -> None:
+    """The bytes of its parameters; files of before do not say them."""
+    path = tmp_path / "x.calibration.parquet"
+    write([MM], replace(HERE, parameter_bytes={"model": 80}), path)
+    assert read(path)[1].parameter_bytes == {"model": 80}
+    content = pa.table({name: [value] for name, value in vars(MM).items()})
+    described = {"device": "a CPU", "threads": 1, "torch": "2.13", "job": "job"}
+    path.write_bytes(packed(content, described))
+    assert read(path)[1] == HERE
+
+
 def test_changes_of_one_job_merge(tmp_path: Path) -> None:
     """A change that both files have is the later one's."""
     one, two, out = (tmp_path / name for name in ("one", "two", "out"))
@@ -74,6 +85,7 @@ def test_changes_of_one_job_merge(tmp_path: Path) -> None:
     [
         ([MM, AMP], replace(HERE, threads=2), "differ: threads 1, threads 2"),
         ([ADD, AMP], HERE, "are of jobs with other operators"),
+        ([MM, AMP], replace(HERE, parameter_bytes={"model": 8}), "differ: parameter_bytes"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
@@ -185,6 +197,9 @@ def test_a_recorded_job_is_calibrated(tmp_path: Path, capsys: pytest.CaptureFixt
     }
     assert len(timing_cache.load(table, where)) > 3
     capsys.readouterr()
+    write([MM], replace(where, job="another"), tmp_path / "t.calibration.parquet")
+    assert run(["calibrate", str(trace), target, "fused_optimizer(kind='foreach')", *cached]) == 0
+    assert "was of another job or machine" in capsys.readouterr().err
     refused = ["calibrate", str(trace), f"{script}:rigid", "batch_size(n=4)", "--no-cache"]
     assert run(refused) == 1
     assert "takes no keyword batch_size" in capsys.readouterr().err

@@ -77,6 +77,8 @@ def changed(row: int, **values: Any) -> bytes:
         (changed(2, of=2), "'of' points at no row"),
         (changed(2, list="later"), "list 'later' is none of"),
         (changed(2, of=2**40), "damaged calibration"),
+        (changed(1, ns=0.0), "holds an operator that takes no time"),
+        (changed(2, position=1), "positions of its list 'after' of amp"),
     ],
 )
 def test_a_bad_file_is_one_clear_error(content: bytes, reason: str) -> None:
@@ -85,6 +87,62 @@ def test_a_bad_file_is_one_clear_error(content: bytes, reason: str) -> None:
         read_calibration(content)
 
     assert "\n" not in str(error.value)
+
+
+AFTER = [("aten::mm", FP32, 50.0, 0), ("aten::add", FP32, 5.0, 1), ("aten::relu", FP32, 5.0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (AFTER[:1], "after amp.* lacks operators with 50% of the time before: it is cut short"),
+        (AFTER[1:], "lacks operators with 50% of the time"),
+        ([("aten::_to_copy", FP32, 5.0, -1)], "lacks operators with 100% of the time"),
+        ([AFTER[1], AFTER[0], AFTER[2]], "after amp.* is not in the order of the list 'before'"),
+    ],
+)
+def test_a_list_that_was_cut_is_not_believed(after: Any, reason: str) -> None:
+    """What is not in it would be gone from the job."""
+    before = [("aten::mm", FP32, 100.0), ("aten::add", FP32, 95.0), ("aten::relu", FP32, 5.0)]
+
+    with pytest.raises(TraceError, match=reason):
+        read_calibration(file_of(entries(before, {'amp(dtype="bf16")': after})))
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        ("amp()", AFTER),
+        ("amp()", AFTER[:2]),
+        ("gradient_accumulation(k=2)", [("aten::add_", FP32, 5.0, -1)]),
+    ],
+)
+def test_a_list_may_lose_little(change: str, after: Any) -> None:
+    """A fused operator or two; a list of what is added replaces nothing at all."""
+    before = [("aten::mm", FP32, 100.0), ("aten::add", FP32, 95.0), ("aten::relu", FP32, 5.0)]
+    found = read_calibration(file_of(entries(before, {change: after})))
+
+    assert len(found.after(change)) == len(after)
+
+
+def test_a_list_without_times_is_counted() -> None:
+    """One operator of two that were never timed is half of them."""
+    before = [("aten::mm", FP32, np.nan), ("aten::add", FP32, np.nan)]
+
+    with pytest.raises(TraceError, match="lacks operators with 50% of the time"):
+        read_calibration(file_of(entries(before, {"amp": [("aten::mm", FP32, np.nan, 0)]})))
+
+
+def test_a_file_says_whose_it_is() -> None:
+    """Job and bytes of parameters; what is no such thing is left out."""
+    described = {"format": 1, "job": "net", "parameter_bytes": {"model": 80}}
+
+    found = read_calibration(file_of(ROWS, described))
+
+    assert (found.job, found.parameter_bytes) == ("net", {"model": 80})
+    assert (
+        read_calibration(file_of(ROWS, {"format": 1, "parameter_bytes": 3})).parameter_bytes == {}
+    )
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

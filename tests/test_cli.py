@@ -366,6 +366,85 @@ def test_a_target_that_is_not_there_is_exit_1(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["record", "JOB", "--out", "gone/t.parquet"], "gone/t.parquet: cannot write there"),
+        (["record", "JOB", "--out", "."], ".: cannot write there (not a regular file)"),
+        (["import", "no_trace.json", "--out", "gone/t.parquet"], "gone/t.parquet: cannot write"),
+        (["export", "no_trace.json", "--out", "gone/t.json"], "gone/t.json: No such file"),
+        (["sensitivity", "no_trace.json", "--plot", "gone/t.svg"], "gone/t.svg: No such file"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_a_file_that_cannot_be_written_is_known_before_the_work(
+    command: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The job is not even imported, the trace not read."""
+    if "--plot" in command:
+        pytest.importorskip("matplotlib", reason="the optional extra plot is not installed")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.py").write_text("raise AssertionError('imported')", "utf-8")
+
+    assert cli.run(["job.py:job" if word == "JOB" else word for word in command]) == 1
+    assert capsys.readouterr().err.startswith(f"foretrace: {said}")
+
+
+def test_a_speechless_error_of_a_users_own_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its class and the what-if are named, and nothing is reported as our own fault."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "class Mute(Exception):\n    def __str__(self):\n        raise ValueError\n\n"
+        "def change(graph):\n    raise Mute\n",
+        "utf-8",
+    )
+
+    assert cli.run(["whatif", str(write_small_trace(tmp_path)), f"{mine}:change"]) == 1
+    assert capsys.readouterr().err == (
+        f"foretrace: {mine}:change failed: Mute: (its text cannot be shown)\n"
+    )
+
+
+def test_an_internal_error_that_cannot_speak_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line of defence holds."""
+
+    class Mute(Exception):  # noqa: N818 - it is about its text
+        def __str__(self) -> str:
+            raise ValueError
+
+    monkeypatch.setattr(cli, "app", raising(Mute()))
+
+    assert cli.run(["summary", "x"]) == 1
+    assert "internal error, Mute: (its text cannot be shown)" in capsys.readouterr().err
+
+
+def test_recording_is_shown_on_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a while, and says what it does meanwhile."""
+    pytest.importorskip("torch")
+    job = tmp_path / "idle_job.py"
+    job.write_text(
+        "from foretrace.tracer.job import Job\n\n"
+        "def job():\n    return Job(lambda: sum(range(1000)), name='idle')\n",
+        "utf-8",
+    )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+
+    out = tmp_path / "t.parquet"
+    assert cli.run(["record", f"{job}:job", "--steps", "1", "--out", str(out)]) == 0
+    assert "recording idle …\r" in capsys.readouterr().err
+    assert out.is_file()
+
+
 def test_progress_is_shown_to_a_terminal_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

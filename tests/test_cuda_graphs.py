@@ -10,6 +10,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.model import Platform
 from foretrace.replay import replay
 from foretrace.testing import check_transform
+from foretrace.transforms.applied import warnings
 from foretrace.transforms.cuda_graphs import LAUNCH_NS, cuda_graphs
 from foretrace.transforms.literal import literal
 from foretrace.transforms.remove_sync import remove_sync
@@ -95,6 +96,18 @@ def test_a_wait_inside_cannot_be_captured() -> None:
         cuda_graphs(graph, allow="Synchronize"),
     ):
         assert sorted(changed.tasks["name"]) == [NAME, "gemm", "gemm"]
+
+
+def test_an_allowance_for_nothing_is_said() -> None:
+    """It may be a slip; where something else waits, the error says that it does not match."""
+    graph = remove_sync(reading_job())
+
+    assert warnings(cuda_graphs(graph, allow="Synchronise")) == (
+        "cuda_graphs: allow='Synchronise' matches no wait or loading in the captured part",
+    )
+    assert warnings(cuda_graphs(reading_job(), allow="Synchronize")) == ()
+    with pytest.raises(TransformError, match=r"an allow that matches it \('Stop' does not\)"):
+        cuda_graphs(reading_job(), allow="Stop")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms import parse_scenario
 from foretrace.transforms.literal import literal
 from foretrace.validated import load_table
+from tests.calibrations import calibration
+from tests.graphs import cpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -164,6 +166,37 @@ def test_a_step_without_work_cannot_be_predicted() -> None:
 
     with pytest.raises(TransformError, match="no work"):
         predict(empty, parse_scenario([FASTER_GEMM]))
+
+
+def test_more_than_tenfold_says_what_is_left() -> None:
+    """Kernels 50 times as fast: 800 of 40,000 ns, all of it kernels; 9 times is nothing special."""
+    found = predict(device_bound(), parse_scenario(["faster_kernels(speedup=50)"]))
+    less = predict(device_bound(), parse_scenario(["faster_kernels(speedup=9)"]))
+
+    assert (
+        "50 times as fast: check that the change says what you mean; a step then takes 2.000% of "
+        "its time (kernel 100%)"
+    ) in found.warnings
+    assert not any("times as fast" in text for text in less.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_missed"),
+    [
+        ("faster_host(speedup=2)", False),
+        ("cpu_cores(n=2)", False),
+        ("gradient_accumulation(k=1)", False),
+        ("amp", True),
+    ],
+)
+def test_a_calibration_is_missed_where_it_could_tell(text: str, *, is_missed: bool) -> None:
+    """Not of a figure that the user gives, of what cannot be timed, or of what changes nothing."""
+    told = calibration([(name, "[]", 100.0) for name in ("aten::addmm", "aten::relu", "aten::mm")])
+    found = predict(cpu_job(), parse_scenario([text, "faster_host(speedup=3)"]), told)
+
+    missed = [warning for warning in found.warnings if "does not cover" in warning]
+    assert len(missed) == is_missed
+    assert all(warning.startswith(f"the calibration does not cover {text}: ") for warning in missed)
 
 
 def test_a_change_that_leaves_nothing_cannot_be_predicted() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foretrace.errors import RecordError
+from foretrace.errors import RecordError, TraceError
 from foretrace.tracer.files import load
 from foretrace.tracer.job import Job
 from foretrace.tracer.record import record, recording
@@ -180,6 +180,17 @@ def test_the_trace_is_written_where_asked(tmp_path: Path) -> None:
     again = load(tmp_path / "tiny.parquet")
     assert again.meta.unprofiled_step_ns == trace.meta.unprofiled_step_ns
     assert len(again.events) == len(trace.events)
+
+
+def test_a_place_that_cannot_be_written_to_is_known_before_any_step(tmp_path: Path) -> None:
+    """A recording takes minutes; its file's folder is looked at first."""
+
+    def step() -> None:
+        raise AssertionError("nothing may run")
+
+    for out in (tmp_path, tmp_path / "gone" / "a.parquet"):
+        with pytest.raises(TraceError, match="cannot write there"):
+            record(Job(step), out=out, **SHORT)
 
 
 def test_the_demo_job_can_be_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

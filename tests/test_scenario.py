@@ -98,7 +98,11 @@ def test_a_toml_file_is_a_scenario(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("[[transform]\n", "scenario file .*plan.toml"),
-        ("x = 1\n", "write one \\[\\[transform\\]\\] table"),
+        ("x = 1\n", "'x' is unknown; write one \\[\\[transform\\]\\] table"),
+        ("", "write one \\[\\[transform\\]\\] table"),
+        ("transform = []\n", "write one \\[\\[transform\\]\\] table"),
+        ('[[transforms]]\nname = "amp"\n', "'transforms' is unknown; did you mean transform"),
+        ("[[transform]]\nname = 3\n", "write one \\[\\[transform\\]\\] table"),
         ('[[transform]]\ndtype = "bf16"\n', "write one \\[\\[transform\\]\\] table"),
         ('[[transform]]\nname = "amps"\n', "unknown what-if 'amps'"),
     ],

@@ -12,6 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.replay import replay
 from foretrace.transforms import TRANSFORMS, apply, paper, parse_scenario
+from foretrace.transforms.applied import warnings
 from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.dataloader import dataloader
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
@@ -274,6 +275,65 @@ def test_the_recorded_batch_must_be_known() -> None:
         batch_size(graph, n=64)
     with pytest.raises(TransformError, match="no kernel outside the optimizer"):
         batch_size(literal([("mul", "kernel", 0, 9, "optimizer")], meta=META), n=64)
+
+
+def test_a_recorded_batch_that_is_not_the_recorded_one_is_refused() -> None:
+    """The trace knows better; what it knows may be said all the same."""
+    with pytest.raises(TransformError, match="recorded=16 contradicts this job, a step of which"):
+        batch_size(gpu_job(), n=64, recorded=16)
+    with pytest.raises(TransformError, match="recorded=0 is out of range"):
+        batch_size(gpu_job(), n=64, recorded=0)
+
+    assert batch_size(gpu_job(), n=64, recorded=32).meta.batch_size == 64
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "recorded", "is_doubted"),
+    [
+        ("aten::conv2d", "[48,3,32,32]", 48, False),
+        ("aten::conv2d", "[48,3,32,32]", 32, True),
+        ("aten::mm", "[96,64]", 32, False),
+        ("aten::mm", "[96,64]", 64, True),
+        ("aten::matmul", "[20,32,64]", 32, False),
+        ("aten::conv2d", "[48,3,32,32]", 1, False),
+        ("aten::relu", "[48,3]", 32, False),
+    ],
+)
+def test_shapes_speak_against_a_recorded_batch(
+    name: str, shape: str, recorded: int, *, is_doubted: bool
+) -> None:
+    """Products work on multiples of it, along the first dimension, or the second of sequences."""
+    graph = literal(
+        [("aten::op", "host", 0, 100_000, "forward")],
+        columns={"operator": [0]},
+        operators={
+            "name": [name],
+            "parent": [-1],
+            "shapes": [f"[{shape}]"],
+            "phase": ["forward"],
+        },
+        meta=replace(META, batch_size=None),
+    )
+    kernel = literal(
+        [("relu", "kernel", 0, 100_000, "forward")],
+        operators={c: graph.operators[c] for c in ("name", "parent", "shapes", "phase")},
+        meta=graph.meta,
+    )
+    told = warnings(batch_size(kernel, n=128, recorded=recorded))
+
+    assert bool(told) == is_doubted
+    assert not told or told[0].startswith(
+        f"batch_size: recorded={recorded} does not fit the recorded shapes, most of which begin"
+    )
+
+
+def test_one_sample_is_one_sample() -> None:
+    """Said in the singular."""
+    graph = replace(gpu_job(), meta=replace(gpu_job().meta, batch_size=None))
+
+    assert (
+        "batch_size: a step is 1 sample instead of 32" in batch_size(graph, n=1, recorded=32).notes
+    )
 
 
 def test_accumulation_is_k_batches_and_one_update() -> None:
