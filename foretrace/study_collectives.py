@@ -7,8 +7,11 @@ what was measured.
 
 from __future__ import annotations
 
+import gzip
+import json
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +41,9 @@ MIB = 1 << 20
 FITTED_FROM = 8 * MIB
 """Smaller sizes follow other protocols; the errors count sizes above 64 MiB only."""
 TABLE_BELOW = 32 * MIB
-PREDICTED_MB = 0.907840, 1.576964
+MESSAGES = {"nccl:all_reduce": "AllReduce", "nccl:all_to_all": "SendRecv"}
+"""Annotation of a collective, with its size, and what its kernel's name contains."""
+ITEM_BYTES = {"float": 4, "int": 4, "long int": 8}
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,12 @@ class CollectiveRow:
 class CheckRow:
     """One measurement from elsewhere beside what a table predicts; times in ns."""
 
-    name: str
+    kind: str
     size: int
     measured_ns: float
     predicted_ns: float
+    spread: float
+    source: str
 
     @property
     def error(self) -> float:
@@ -83,19 +90,30 @@ def a100_rows(folder: Path) -> list[CollectiveRow]:
     """Return how the form with a copy term, fitted on 2 and 4 A100, does above 64 MiB."""
     rows = measured(folder, "a100", "switch").entries
     link = dict.fromkeys(RANKS, 1.0)
-    found = _fitted(rows, A100_FITTED, link, copies=True)
     null = _fitted(rows, A100_FITTED, link, copies=False)
-    return _rows("A100", rows, (found, link), (null, link), A100_FITTED)
+    return _rows("A100", rows, (_a100_fit(rows), link), (null, link), A100_FITTED)
 
 
 def v100_rows(folder: Path) -> list[CollectiveRow]:
     """Return how counted rings, fitted on 2 and 3 V100 of a DGX-1V, do above 64 MiB."""
     rows = measured(folder, "v100", "mesh").entries
-    rings = v100_rings()
-    found = _fitted(rows, V100_FITTED, rings, copies=False)
     one = dict.fromkeys(RANKS, 1.0)
     null = _fitted(rows, V100_NULL_FITTED, one, copies=False)
-    return _rows("V100", rows, (found, rings), (null, one), V100_FITTED)
+    return _rows("V100", rows, (_v100_fit(rows), v100_rings()), (null, one), V100_FITTED)
+
+
+def fits(folder: Path) -> tuple[Fit, Fit]:
+    """Return the forms of A100 and V100, per GB/s of a ring and of a link: the presets' figures."""
+    a100, v100 = measured(folder, "a100", "switch"), measured(folder, "v100", "mesh")
+    return _a100_fit(a100.entries), _v100_fit(v100.entries)
+
+
+def _a100_fit(rows: pd.DataFrame) -> Fit:
+    return _fitted(rows, A100_FITTED, dict.fromkeys(RANKS, 1.0), copies=True)
+
+
+def _v100_fit(rows: pd.DataFrame) -> Fit:
+    return _fitted(rows, V100_FITTED, v100_rings(), copies=False)
 
 
 def v100_rings() -> dict[int, float]:
@@ -131,6 +149,41 @@ def table_rows(folder: Path) -> list[CollectiveRow]:
             what = "table, 2 to 30 MiB"
             found.append(_row(device.upper(), n, what, by_table, ns, null=null))
     return found
+
+
+def dlrm_rows(nccl: Path, dlrm: Path) -> list[CheckRow]:
+    """Return the collectives of a DLRM recorded on 8 V100, beside what vTrain's table says.
+
+    The rank that arrives last shows the transfer alone: the shortest kernel of the 8 ranks.
+    all_to_all is beside the form, since no table has it.
+    """
+    table, cluster = measured(nccl, "v100", "mesh"), load_cluster("dgx-1v")
+    ranks = [_events(dlrm / f"kineto_rank{rank}.json.gz") for rank in range(8)]
+    found = []
+    for annotation, kernel in MESSAGES.items():
+        sizes = np.max([_sizes(events, annotation) for events in ranks], axis=0)
+        shortest = np.min([_kernels_ns(events, kernel) for events in ranks], axis=0)
+        kind = annotation.removeprefix("nccl:")
+        for size, ns in zip(sizes, shortest, strict=True):
+            cost = collective_cost(cluster, range(8), kind, float(size), table=table)
+            found.append(CheckRow(kind, int(size), float(ns), cost.ns, cost.spread, cost.source))
+    return found
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path) as file:
+        complete = [e for e in json.load(file)["traceEvents"] if e.get("ph") == "X"]
+    return sorted(complete, key=lambda event: event["ts"])
+
+
+def _sizes(events: Sequence[dict[str, Any]], annotation: str) -> list[int]:
+    """Return the bytes of each call: the annotation has elements and their type."""
+    calls = [event["args"] for event in events if event["name"] == annotation]
+    return [math.prod(args["Input Dims"][0]) * ITEM_BYTES[args["Input type"][0]] for args in calls]
+
+
+def _kernels_ns(events: Sequence[dict[str, Any]], part: str) -> list[int]:
+    return [1000 * e["dur"] for e in events if e.get("cat") == "kernel" and part in e["name"]]
 
 
 def _from_table(half: CollectiveTable, row: pd.Series, size: float) -> float:

@@ -45,6 +45,7 @@ def test_data_files_are_shipped() -> None:
     assert {p.name for p in (ROOT / "transforms").glob("*.toml")} <= set(
         shipped["foretrace.transforms"]
     )
+    assert "clusters/*.toml" in shipped["foretrace.transforms"]
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -138,6 +138,9 @@ def read_table(path: str | Path) -> CollectiveTable:
     missing = [c.name for c in COLLECTIVE_COLUMNS if c.name not in content.column_names]
     if missing:
         raise TraceError(f"{name}: lacks the column {missing[0]!r}")
+    empty = [c.name for c in COLLECTIVE_COLUMNS if content[c.name].null_count]
+    if empty:
+        raise TraceError(f"{name}: column {empty[0]!r} has missing values")
     try:
         frame = content.select([c.name for c in COLLECTIVE_COLUMNS]).to_pandas()
         return _checked(_sorted(frame), name)

@@ -43,6 +43,9 @@ DIRECT = ("send", "all_to_all")
 START_SPREAD = 0.5
 """Times of small messages differ from these constants by up to 36 % (V100 and A100 all_reduce of
 1 MiB and less, in vTrain's tables and a recorded DLRM); rounded up."""
+PROTOCOL_SPREAD = {"ll": 1.4, "ll128": 0.6, "simple": 0.0}
+"""In vTrain's tables (1 to 16 MiB) LL took up to 2.4 times and LL128 up to 1.6 times what NCCL's
+constants say; what Simple may differ by, the links say."""
 EXCHANGE_BYTES = 100_000
 """all_to_all above this size (what one rank holds) has not been compared with any measurement."""
 
@@ -180,7 +183,7 @@ def _best(call: _Call, algorithm: str, protocol: str) -> Estimate:
         copy_ns=call.copy_ns,
         busy=busy(traffic, crossing),
         start_spread=START_SPREAD,
-        transfer_spread=max(traffic.spread, UNTESTED if note else 0.0),
+        transfer_spread=max(traffic.spread, PROTOCOL_SPREAD[chosen[1]], UNTESTED if note else 0.0),
         form=" ".join(chosen if call.kind not in DIRECT else ("direct", chosen[1])),
         note=note,
     )

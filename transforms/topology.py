@@ -5,7 +5,7 @@ In: a cluster and the devices of a group. Nothing here knows about collectives.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -91,11 +91,20 @@ def nics(cluster: Cluster) -> list[tuple[Link, int]]:
 def way(cluster: Cluster, start: str, end: str) -> tuple[str, ...]:
     """Return the nodes from *start* to *end* inside a machine, along the fastest links.
 
-    No other device forwards anything.
+    Another device forwards only between two that share it as a neighbour, as NCCL lets it.
     """
+    linked = cluster.machine.subgraph(cluster.devices)
+    if start in linked and end in linked and not linked.has_edge(start, end):
+        shared = set(linked[start]) & set(linked[end])
+        if shared:
+            return min(((start, by, end) for by in sorted(shared)), key=partial(_time, linked))
     others = set(cluster.devices) - {start, end}
     free = cluster.machine.subgraph(set(cluster.machine) - others)
     return tuple(nx.shortest_path(free, start, end, weight=_slowness))
+
+
+def _time(graph: nx.Graph, nodes: Sequence[str]) -> float:
+    return sum(_slowness(u, v, graph.edges[u, v]) for u, v in pairwise(nodes))
 
 
 def wires(cluster: Cluster, start: str, end: str) -> list[tuple[Link, int]]:

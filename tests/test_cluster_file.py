@@ -1,0 +1,124 @@
+"""Cluster files: each mistake is one sentence that names the place."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.transforms.cluster import check
+from foretrace.transforms.cluster_file import parse_cluster, presets
+from foretrace.transforms.collectives import collective_cost
+from tests.test_cluster import BOX
+
+SOURCED = BOX.replace("gb_per_s = 10", 'gb_per_s = { value = 10, source = "s" }')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("transport", "transprot", "the file has the unknown key 'transprot'; did you mean 'trans"),
+        ("latency_ns", "zzz", "links.nic has the unknown key 'zzz'"),
+        ('transport = "nccl"', "", "transport is None, not one of nccl, tcp"),
+        ('["a", "b"]', "[]", "'box' has no devices"),
+        ('["a", "b"]', '"ab"', "devices is not a list"),
+        ("machines = 2", "machines = 0", "machines is 0, expected a whole number"),
+        ("machines = 2", "machines = true", "machines is True, expected a whole number"),
+        ("gb_per_s = 10", "gb_per_s = -1", "links.bus.gb_per_s of -1: expected a number above 0"),
+        ("gb_per_s = 10", "gb_per_s = nan", "links.bus.gb_per_s of nan"),
+        ("gb_per_s = 10", "gb_per_s = 0", "links.bus.gb_per_s of 0"),
+        ("gb_per_s = 10", 'gb_per_s = "10"', "links.bus.gb_per_s is '10', expected a number"),
+        ("gb_per_s = 10", "", "links.bus does not say its gb_per_s"),
+        ("gb_per_s = 10", "gb_per_s = 10\nefficiency = 1.5", "efficiency is 1.5, not in"),
+        ('medium = "pcie"', 'medium = "ether"', "links.bus.medium is 'ether', not one of"),
+        ('link = "bus"', 'link = "nope"', "a wire uses the link 'nope', which .links. lacks"),
+        ("count = 2", "count = 1.5", "a wire's count is 1.5"),
+        ('["a", "hub"]', '["a"]', "a wire joins two nodes, not .'a'."),
+        ('["a", "hub"]', '["a", "a"]', "a wire joins two nodes, not .'a', 'a'."),
+        ('["a", "hub"]', '["b", "hub"]', "'b' and 'hub' are wired twice"),
+        ('["hub", "network"]', '["hub", "x"]', "none of its wires leads to 'network'"),
+        ('["a", "hub"]', '["a", "c"]', "'box' is disconnected: no way from 'a' to 'b'"),
+        ("[links.bus]", "[links]\nbus = 3\n[links.other]", "links.bus is not a table"),
+        ("machines = 2", "machines = 2\nwire = 3\n#", "wire is not a list"),
+    ],
+)
+def test_mistakes(old: str, new: str, said: str) -> None:
+    """One thing wrong at a time."""
+    assert old in BOX
+    text = BOX.replace(old, new, 1)
+    if "wire = 3" in new:
+        text = text[: text.index("[[wire]]")]
+    with pytest.raises(TransformError, match=said):
+        check(parse_cluster(text, "box"))
+
+
+def test_what_is_no_toml() -> None:
+    """The parser's own words are kept."""
+    with pytest.raises(TransformError, match="cluster 'box' is no TOML: "):
+        parse_cluster("= 3", "box")
+
+
+def test_sources_must_exist() -> None:
+    """A figure may name a source, which [sources] must have."""
+    with pytest.raises(TransformError, match=r"names the source 's', which \[sources\] lacks"):
+        parse_cluster(SOURCED, "box")
+
+    found = parse_cluster(SOURCED + '\n[sources]\ns = "a book"\n', "box")
+    assert found.sources == {"links.bus.gb_per_s": "a book"}
+
+
+def test_levels_are_read() -> None:
+    """Racks of two machines, pods of four."""
+    text = BOX + "".join(
+        f'\n[[level]]\nname = "{name}"\nmachines = {machines}\nuplink = "nic"\ncount = 3\n'
+        for name, machines in (("rack", 2), ("pod", 4))
+    )
+    found = check(parse_cluster(text, "box"))
+
+    assert [(level.name, level.machines, level.count) for level in found.levels] == [
+        ("rack", 2, 3),
+        ("pod", 4, 3),
+    ]
+
+
+def test_levels_must_nest() -> None:
+    """A pod of three machines cannot hold racks of two."""
+    text = BOX + "".join(
+        f'\n[[level]]\nmachines = {machines}\nuplink = "nic"\n' for machines in (2, 3)
+    )
+
+    with pytest.raises(TransformError, match=r"levels join \[2, 3\] machines, each must be"):
+        check(parse_cluster(text, "box"))
+
+
+def test_start_of_collectives() -> None:
+    """What fitted constants a cluster may carry."""
+    found = parse_cluster(BOX + "\n[collectives]\nbase_us = 0\ncopy_gb_per_s = 500\n", "box")
+
+    assert (found.start.base_us, found.start.hop_us, found.start.copy_gb_per_s) == (0, None, 500)
+
+
+def test_the_example_of_the_page() -> None:
+    """The file that docs/clusters.md shows is one, and placement matters in it as it says."""
+    page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text("utf-8")
+    rack = check(parse_cluster(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0], "rack"))
+    orders = re.findall(r"collective_cost\(rack, (.*?), \"all_reduce\", 1e8\)", page)
+    near, far = (
+        collective_cost(rack, devices, "all_reduce", 1e8, algorithm="ring")
+        for devices in (range(16), json.loads(orders[1]))
+    )
+
+    assert orders[0] == "range(16)"
+    assert rack.sources == {"links.card.gb_per_s": "what the vendor says about the card"}
+    busy = [dict(cost.uses)["rack0>"] * cost.ns for cost in (near, far)]
+    assert busy[1] == pytest.approx(4 * busy[0])
+
+
+def test_the_page_lists_every_preset() -> None:
+    """By name."""
+    page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text("utf-8")
+
+    assert [name for name in presets() if f"`{name}`" not in page] == []
