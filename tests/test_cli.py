@@ -28,6 +28,7 @@ COMMANDS = (
     "validate",
     "export",
     "transforms",
+    "import-nccl-tests",
 )
 
 
