@@ -162,7 +162,7 @@ def _worth_combining(found: Iterable[_Found]) -> list[_Found]:
 
 def _groups(best: Sequence[_Trial]) -> list[tuple[_Trial, ...]]:
     """Return all pairs of *best*, and all of them; those that begin alike stand side by side."""
-    groups = [*combinations(best, 2)]
+    groups: list[tuple[_Trial, ...]] = [*combinations(best, 2)]
     if len(best) > 2:  # noqa: PLR2004  # two are a pair already
         groups.insert(1, tuple(best))
     return [group for group in groups if not _names(group) >= EITHER_OR]
