@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 MS = 1_000_000
+Row = tuple[str, int, str, str | None]
 SHAPES = ("[[250]]", "[[1000,250]]", "[[500,500]]")
 """A bias and two weights of 1 MB each, in the order in which backward finishes them."""
 
@@ -36,7 +37,7 @@ def cpu_job(
 
     Accumulating takes no time. All times in ns.
     """
-    rows = [("fwd", forward, "forward", None)]
+    rows: list[Row] = [("fwd", forward, "forward", None)]
     for shape in shapes:
         rows += [("bwd", backward, "backward", None), ("accumulate", 0, "backward", shape)]
     rows.append(("update", update, "optimizer", None))
@@ -45,13 +46,13 @@ def cpu_job(
 
 def accumulating_job(*, passes: int) -> Graph:
     """Build a step of several passes over the same two gradients."""
-    once = [("fwd", 20 * MS, "forward", None)]
+    once: list[Row] = [("fwd", 20 * MS, "forward", None)]
     for shape in SHAPES[1:]:
         once += [("bwd", 10 * MS, "backward", None), ("accumulate", 0, "backward", shape)]
     return _one_thread([*once * passes, ("update", 5 * MS, "optimizer", None)], 1, META)
 
 
-def _one_thread(rows: Sequence[tuple[str, int, str, str | None]], steps: int, meta: Any) -> Graph:
+def _one_thread(rows: Sequence[Row], steps: int, meta: Any) -> Graph:
     count = len(rows) * steps
     every = [*rows] * steps
     end = np.cumsum([work for _, work, *_ in every])

@@ -45,7 +45,7 @@ def names(graph: Graph, lane: int) -> list[str]:
 
 def works(graph: Graph, name: str) -> list[int]:
     """Return what the tasks of a name cost."""
-    return graph.tasks["work_ns"][graph.tasks["name"] == name].tolist()  # type: ignore[no-any-return]
+    return graph.tasks["work_ns"][graph.tasks["name"] == name].tolist()
 
 
 def changed(graph: Graph, **parameters: Any) -> Graph:
