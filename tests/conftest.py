@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -16,3 +22,15 @@ def public_traces() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the public recordings are not at {folder}")
     return folder
+
+
+@pytest.fixture
+def namespaces() -> Iterator[None]:
+    """Hold the machine's only place for a shaped network, or skip the test, saying why."""
+    from foretrace.tracer.shaped_network import unavailable
+
+    with (Path(tempfile.gettempdir()) / "foretrace-test-namespaces").open("w") as place:
+        fcntl.flock(place, fcntl.LOCK_EX)  # test processes run side by side
+        if (reason := unavailable()) is not None:
+            pytest.skip(f"no shaped network here: {reason}")
+        yield

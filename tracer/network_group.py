@@ -30,21 +30,27 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 PATIENCE = 3.0  # times what a command should take ...
 LEAST_PATIENCE_SECONDS = 20.0  # ... but no less than this
+LEFT_BY_PEER = "Connection"  # gloo's word for a peer that is gone
 
 
 class Ranks:
     """The running processes of a group."""
 
     def __init__(self, group: Group, network: ShapedNetwork, log: Path) -> None:
-        """Start a process per rank of *group* and wait until all have found each other."""
+        """Start a process per rank of *group*; their errors are added to *log*."""
         self.network = network
-        self._replies: list[SimpleQueue[str]] = []
         with log.open("a", encoding="utf-8") as errors:
             self._processes = [_start(group, network, rank, errors) for rank in network.ranks]
-        for process in self._processes:
-            self._replies.append(SimpleQueue())
-            arguments = (process.stdout, self._replies[-1])
-            Thread(target=_forward, args=arguments, daemon=True).start()
+        self._replies: list[SimpleQueue[str]] = [SimpleQueue() for _ in network.ranks]
+        self._readers = [
+            Thread(target=_forward, args=(process.stdout, queue), daemon=True)
+            for process, queue in zip(self._processes, self._replies, strict=True)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def meet(self) -> None:
+        """Wait until all ranks have found each other."""
         self._collect(START_SECONDS)
 
     def tell(self, do: str, *, expected_seconds: float = 0.0, **arguments: Any) -> list[Any]:
@@ -76,6 +82,8 @@ class Ranks:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for reader in self._readers:
+            reader.join()
 
     def kill(self) -> None:
         """End all processes at once."""
@@ -87,23 +95,26 @@ class Ranks:
         return [self._reply(rank, until) for rank in self.network.ranks]
 
     def _reply(self, rank: int, until: float) -> Any:
-        try:
-            line = self._replies[rank].get(timeout=max(until - time.monotonic(), 0))
-        except Empty:
-            raise RecordError(f"rank {rank} did not answer in time") from None
-        reply = json.loads(line) if line else {"error": f"rank {rank} ended"}
+        reply = self._next(rank, max(until - time.monotonic(), 0))
         if "error" in reply:
-            raise RecordError(self._first_error(rank, reply["error"]))
+            raise RecordError(self._cause(rank, reply["error"]))
         return reply["reply"]
 
-    def _first_error(self, rank: int, text: str) -> str:
-        """Prefer the error of a rank that says what failed to that of a peer it let down."""
-        for other in self.network.ranks:
-            with suppress(Empty, ValueError):
-                found = json.loads(self._replies[other].get_nowait()).get("error", "")
-                if other != rank and found and "Connection" not in found:
-                    return str(found)
-        return text
+    def _next(self, rank: int, seconds: float) -> dict[str, Any]:
+        """Return the next line of *rank*; silence and the end of its process are errors."""
+        try:
+            line = self._replies[rank].get(timeout=seconds)
+        except Empty:
+            return {"error": f"rank {rank} did not answer in time"}
+        return json.loads(line) if line else {"error": f"rank {rank} ended"}
+
+    def _cause(self, rank: int, text: str) -> str:
+        """Return what went wrong first: the peers of a rank that fails only see it leave."""
+        if LEFT_BY_PEER not in text:
+            return text
+        others = [self._next(other, 1.0) for other in self.network.ranks if other != rank]
+        errors = [reply["error"] for reply in others if "error" in reply]
+        return next((error for error in errors if LEFT_BY_PEER not in error), text)
 
 
 @contextmanager
@@ -115,6 +126,7 @@ def running(group: Group, log: Path) -> Iterator[Ranks]:
     with shaped_network(group.all_racks) as network:
         ranks = Ranks(group, network, log)
         try:
+            ranks.meet()
             yield ranks
         except BaseException:
             ranks.kill()
@@ -140,6 +152,7 @@ def _start(group: Group, network: ShapedNetwork, rank: int, errors: Any) -> subp
 
 def _forward(lines: Any, queue: SimpleQueue[str]) -> None:
     """Put every line into *queue*, and an empty one at the end."""
-    for line in lines:
-        queue.put(line)
+    with lines:
+        for line in lines:
+            queue.put(line)
     queue.put("")

@@ -24,6 +24,7 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 WIRE_OVERHEAD = 1514 / 1448  # frame over payload of a full TCP segment
 LONGEST_OPERATION_S = 1.0  # larger ones on slow links only repeat the formula
 CONTENTION_BYTES = 4 * MIB
+COMPUTED = ("products", "sums")  # in cache, from memory
 HELD_OUT = ("lstm", "mixer")
 """Used once, after the rules of prediction are fixed."""
 
@@ -114,17 +115,14 @@ MORE = _ddp(None, rates=(300, 1000)) + _ddp(25, rates=(2000, None))
 """torch's default buckets; links on which nothing is judged."""
 
 PLAN = (
-    *(Group(model, 2, _ddp(*CAPS_MB) + MORE) for model in ("gpt", "conv", "mlp", "wide")),
+    *(Group(model, 2, _ddp(*CAPS_MB) + MORE) for model in ("gpt", "conv", "mlp")),
     *(Group(model, 2, _ddp(*CAPS_MB)) for model in HELD_OUT),
     Group(
         None,
         2,
         (
             *_sweeps((*KINDS, "send", "ping_pong"), ranks=2),
-            *(
-                Setup("contention", "contend", (*RATES, None), {"compute": c})
-                for c in ("products", "sums")
-            ),
+            *(Setup("contention", "contend", (*RATES, None), {"compute": c}) for c in COMPUTED),
         ),
     ),
     Group(
@@ -138,11 +136,6 @@ PLAN = (
             Setup("fsdp", "fsdp", (300, 1000)),
         ),
     ),
-    Group(
-        "wide",
-        2,
-        (Setup("fsdp", "fsdp", (300, 500, 1000)), _hooked("fp16", (300, 1000), compression="fp16")),
-    ),
     Group("gpt-16", 2, _pipelines((300, 1000))),
     Group("gpt", 2, _servers(), servers=1),
     *(
@@ -153,6 +146,16 @@ PLAN = (
             racks=racks,
         )
         for racks in ((0, 0, 1, 1), (0, 1, 0, 1))
+    ),
+    Group(
+        "wide",
+        2,
+        (
+            Setup("fsdp", "fsdp", (300, 500, 1000)),
+            *_ddp(*CAPS_MB),
+            *MORE,
+            _hooked("fp16", (300, 1000), compression="fp16"),
+        ),
     ),
     *(Group(model, 4, _ddp(25, 1, rates=(300, 1000))) for model in ("gpt", "conv")),
     Group(None, 4, _sweeps(KINDS, ranks=4)),

@@ -68,13 +68,18 @@ def _all_reduce(party: Party, size: int) -> Callable[[], object]:
 
 
 def _all_gather(party: Party, size: int) -> Callable[[], object]:
-    whole, shard = _tensor(size), _tensor(size // party.ranks)
+    whole, shard = _whole_and_shard(party, size)
     return lambda: party.group._allgather_base(whole, shard).wait()  # noqa: SLF001 - as FSDP does
 
 
 def _reduce_scatter(party: Party, size: int) -> Callable[[], object]:
-    whole, shard = _tensor(size), _tensor(size // party.ranks)
+    whole, shard = _whole_and_shard(party, size)
     return lambda: party.group._reduce_scatter_base(shard, whole).wait()  # noqa: SLF001 - same
+
+
+def _whole_and_shard(party: Party, size: int) -> tuple[Any, Any]:
+    shard = _tensor(size // party.ranks)
+    return shard.repeat(party.ranks), shard
 
 
 def _broadcast(party: Party, size: int) -> Callable[[], object]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Effort:
     """How much is measured in one visit; a cell of a training gets ``rounds`` of them."""
 
-    seconds: float = 1.5
+    seconds: float = 1.2
     fewest: int = 4
     most: int = 10
     lone_steps: int = 4
@@ -85,9 +85,11 @@ def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str
         lone_steps=effort.lone_steps,
         expected_seconds=4 * effort.seconds,
     )
-    names = ("step_ns", "forward_ns", "lone_ns", "lone_forward_ns")
     run = Run(
-        *(tuple(tuple(reply[name]) for reply in replies) for name in names),
+        step_ns=tuple(tuple(reply["step_ns"]) for reply in replies),
+        forward_ns=tuple(tuple(reply["forward_ns"]) for reply in replies),
+        lone_ns=tuple(tuple(reply["lone_ns"]) for reply in replies),
+        lone_forward_ns=tuple(tuple(reply["lone_forward_ns"]) for reply in replies),
         tx_bytes=tuple(reply["tx_bytes"] for reply in replies),
         expected_bytes=tuple(reply["expected_bytes"] for reply in replies),
     )
