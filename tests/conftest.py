@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +26,8 @@ def public_traces() -> Path:
 @pytest.fixture
 def namespaces() -> Iterator[None]:
     """Hold the machine's only place for a shaped network, or skip the test, saying why."""
+    import fcntl
+
     from foretrace.tracer.shaped_network import unavailable
 
     with (Path(tempfile.gettempdir()) / "foretrace-test-namespaces").open("w") as place:

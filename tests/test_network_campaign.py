@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -98,3 +100,16 @@ def test_where_there_are_no_shaped_links(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(RecordError, match="no shaped network here: network namespaces need root"):
         record_network(out=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_controller_is_light() -> None:
+    """It shares the cores with the ranks, and the machine may have torch and nothing else."""
+    script = (
+        "import sys, foretrace.tracer.network_campaign\n"
+        "heavy = {'torch', 'pandas', 'pyarrow', 'msgspec', 'numba', 'networkx', 'typer', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "[]\n"
