@@ -182,11 +182,11 @@ EXAMPLES = {
     "wide": Example(_wide, _vectors, 64, {"width": 768, "classes": 768}, cut=3),
     "conv": Example(_conv, _images, 12, {"pixels": 32, "classes": 100}, cut=4),
     "gpt": Example(_gpt, _tokens, 3, _GPT_DATA, cut=3),
-    "gpt-16": Example(_gpt, _tokens, 16, _GPT_DATA, cut=3),
+    "gpt-8": Example(_gpt, _tokens, 8, _GPT_DATA, cut=3),
     "lstm": Example(_lstm, _tokens, 8, {"length": 24, "words": 3000}, cut=2),
     "mixer": Example(_mixer, _images, 4, {"pixels": 64, "classes": 100}, cut=4),
 }
-"""``gpt-16`` is ``gpt`` with enough samples to be split into micro-batches."""
+"""``gpt-8`` is ``gpt`` with enough samples to be split into micro-batches."""
 
 
 class ForwardClock:

@@ -136,7 +136,7 @@ PLAN = (
             Setup("fsdp", "fsdp", (300, 1000)),
         ),
     ),
-    Group("gpt-16", 2, _pipelines((300, 1000))),
+    Group("gpt-8", 2, _pipelines((300, 1000))),
     Group("gpt", 2, _servers(), servers=1),
     *(
         Group(

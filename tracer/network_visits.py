@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 class Effort:
     """How much is measured in one visit; a cell of a training gets ``rounds`` of them."""
 
-    seconds: float = 1.2
+    seconds: float = 1.0
     fewest: int = 4
     most: int = 10
     lone_steps: int = 4
     rounds: int = 2
-    sweep_seconds: float = 0.25
+    sweep_seconds: float = 0.2
     contention_seconds: float = 3.0
 
     def rounds_of(self, setup: Setup) -> int:
