@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
@@ -115,3 +116,24 @@ def test_old_versions_of_torch_keep_the_first_bucket_small() -> None:
         counts.append(int((changed.tasks["kind"] == "collective").sum()))
 
     assert counts == [1, 2]
+
+
+def test_a_cluster_of_other_devices_lends_its_links_only() -> None:
+    """Kernels stay as recorded; `device` is the what-if that changes them."""
+    same, other = (
+        ddp(gpu_job(), workers=4, cluster=name) for name in ("perlmutter-2022", "dgx-h100")
+    )
+
+    assert not any("only the links" in note for note in same.notes)
+    assert any("A100-SXM4-40GB; of dgx-h100" in note for note in other.notes)
+
+
+def test_a_rank_of_a_gloo_job_is_refused() -> None:
+    """Its transfers are annotations of other threads; the waits for them have no event."""
+    job = cpu_job()
+    names = job.operators["name"].cat.rename_categories({"aten::mm": "c10d::allreduce_"})
+    tasks = job.tasks.assign(operator=np.arange(len(job.tasks), dtype=np.int32))
+    job = replace(job, tasks=tasks, operators=job.operators.assign(name=names))
+
+    with pytest.raises(TransformError, match="a rank of a gloo job"):
+        ddp(job, workers=4, network="1Gbps")

@@ -17,6 +17,7 @@ from foretrace.transforms.cluster import load_cluster
 from foretrace.transforms.collectives import collective_cost
 from foretrace.transforms.ddp import ddp
 from foretrace.transforms.ddp_recorded import Change, change_recorded, interpolated
+from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.gradients import gradients
 from foretrace.transforms.literal import literal
 from tests.graphs import META
@@ -253,3 +254,42 @@ def test_a_step_whose_gradients_are_unknown_is_named() -> None:
 
     with pytest.raises(TransformError, match="step 1 reduces gradients"):
         change_recorded(job, found, Change())
+
+
+def with_operators(job: Graph, names: tuple[str, ...]) -> Graph:
+    """Return *job* whose kernels' names tell nothing; its n-th collective is of operator n."""
+    tasks = job.tasks
+    is_collective = (tasks["kind"] == "collective").to_numpy()
+    operator = np.full(len(tasks), -1, np.int32)
+    operator[is_collective] = np.arange(is_collective.sum())
+    other = tasks["name"].cat.rename_categories({RING: "ncclDevKernel_Generic"})
+    columns = {"name": list(names), "parent": [-1] * len(names)}
+    operators = literal([("a", "host", 0, 1, None)], operators=columns).operators
+    return replace(job, tasks=tasks.assign(operator=operator, name=other), operators=operators)
+
+
+def test_operators_tell_all_reduces_where_kernels_do_not() -> None:
+    """Newer libraries have one kernel for everything."""
+    job = with_operators(recorded_job(), ("c10d::allreduce_", "c10d::allreduce_"))
+
+    assert sizes(changed(job)) == [1, 32]
+
+
+def test_accumulation_exchanges_recorded_gradients_once() -> None:
+    """The all-reduces of all batches but the last go, with their launches."""
+    job = recorded_job()
+    twice = check(gradient_accumulation(job, k=2))
+
+    assert count(twice, RING) == 2
+    assert count(twice, "fwd") == 2
+
+
+def test_all_reduces_of_layers_stay_in_every_batch() -> None:
+    """One launched in forward belongs to a layer: which exchange gradients cannot be told."""
+    job = recorded_job()
+    phase = job.tasks["phase"].astype(object)
+    call = int(np.flatnonzero((job.tasks["kind"] == "collective").to_numpy())[0]) - 1
+    phase[call] = "forward"
+    tasks = job.tasks.assign(phase=phase.astype(job.tasks["phase"].dtype))
+
+    assert count(gradient_accumulation(replace(job, tasks=tasks), k=2), RING) == 4

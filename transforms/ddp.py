@@ -18,7 +18,7 @@ from foretrace.transforms.gradients import MB, Gradient, gradients, total_bytes
 from foretrace.transforms.job_cluster import KEY, Placed, place_workers
 from foretrace.transforms.parameters import choice, whole
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import has_device
+from foretrace.transforms.selection import has_device, within_operator
 from foretrace.transforms.stragglers import late_ns
 from foretrace.transforms.transfers import communicates
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster_model import Cluster
 
 EXACT = ("shapes", "model")
 COMPRESSIONS = ("fp16", "bf16")
@@ -36,7 +37,7 @@ def ddp(
     graph: Graph,
     *,
     workers: int,
-    cluster: str | None = None,
+    cluster: str | Cluster | None = None,
     network: str | None = None,
     nodes: int | None = None,
     placement: list[int] | None = None,
@@ -58,7 +59,7 @@ def ddp(
     workers
         How many workers; each trains on a batch of the recorded size.
     cluster
-        What joins them: a preset ("dgx-a100"), or a file.
+        What joins them: a preset ("dgx-a100"), a file, or in Python a `Cluster`.
     network
         Rate between machines, as in "25Gbps"; without *cluster*, of machines with one device each.
     nodes
@@ -109,6 +110,11 @@ def ddp(
     _check_wire(graph, compression, backend)
     moved = cluster is not None or network is not None
     recorded = bool(communicates(graph).any())
+    if not recorded and not has_device(graph) and within_operator(graph, "^c10d::").any():
+        raise TransformError(
+            "this is a rank of a gloo job, whose transfers the trace does not show; record the job "
+            "on one worker"
+        )
     if workers == 1 and not recorded:
         return graph
     placed = None
@@ -219,7 +225,13 @@ def _changed(
 def _of_workers(graph: Graph, workers: int, placed: Placed | None) -> Graph:
     """Return *graph* as the job of so many workers."""
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
-    return graph if placed is None else with_workers(graph, placed)
+    if placed is None:
+        return graph
+    device, other = hardware(graph), placed.cluster.device
+    if device and other and device.name != other:
+        note = f"ddp: kernels run as on the recorded {device.name}; of {placed.cluster.name}"
+        graph = noted(graph, f"{note}, which has {other}, only the links are taken")
+    return with_workers(graph, placed)
 
 
 def _broadcast_ns(placed: Placed, buffers: Sequence[int]) -> int:

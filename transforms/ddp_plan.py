@@ -73,11 +73,6 @@ class Plan:
         found: Rows = np.cumsum([len(exchange.members) for exchange in self.exchanges]) - 1
         return found
 
-    @property
-    def first_members(self) -> Rows:
-        """Place of each exchange's first gradient among `members`."""
-        return np.append(0, self.last_members[:-1] + 1)
-
     def per_exchange(self, name: str) -> list[int]:
         """Return an attribute of all exchanges."""
         return [getattr(exchange, name) for exchange in self.exchanges]

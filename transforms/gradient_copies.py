@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.transforms.buckets import Caps, caps, grouped
+from foretrace.transforms.buckets import caps, grouped
 from foretrace.transforms.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.gradient_rows import evenly, last_launched, per_step
+from foretrace.transforms.selection import within_operator
 from foretrace.transforms.side_streams import call_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
+
+ALL_REDUCE = "(?i)all_?reduce"
 
 
 class Copied(NamedTuple):
@@ -29,23 +32,18 @@ class Copied(NamedTuple):
     host: int
 
 
-def copied(graph: Graph, limits: Caps | None = None) -> list[Copied]:
+def copied(graph: Graph) -> list[Copied]:
     """Return the gradients of a recorded DDP job, by step; none where it makes no such copies.
 
-    Parameters
-    ----------
-    graph
-        One rank of the job.
-    limits
-        Caps of its buckets; torch's defaults if not given. Within a bucket gradients are spread
-        evenly over the kernels since the bucket before.
+    Its buckets must be those of torch's default caps. Within a bucket gradients are spread evenly
+    over the kernels since the bucket before.
     """
     copies = dict(per_step(graph, bucket_copies(graph)))
     sizes = graph.tasks["bytes"].to_numpy()
     found: list[Copied] = []
     for step, reduced in per_step(graph, all_reduces(graph)):
         mine = sizes[copies[step]].astype(np.int64).tolist() if step in copies else []
-        buckets = grouped(mine, limits or caps())
+        buckets = grouped(mine, caps())
         if not mine or len(buckets) != len(reduced):
             return []
         found += _placed(graph, step, mine, buckets, reduced)
@@ -53,10 +51,9 @@ def copied(graph: Graph, limits: Caps | None = None) -> list[Copied]:
 
 
 def all_reduces(graph: Graph) -> Mask:
-    """Return the all-reduces that a recording of one rank shows."""
-    return is_in(graph.tasks["kind"], "collective") & matches(
-        graph.tasks["name"], "(?i)all_?reduce"
-    )
+    """Return the all-reduces: by name, or by operator where kernels' names tell none."""
+    named = matches(graph.tasks["name"], ALL_REDUCE) | within_operator(graph, ALL_REDUCE)
+    return is_in(graph.tasks["kind"], "collective") & named
 
 
 def bucket_copies(graph: Graph) -> Mask:

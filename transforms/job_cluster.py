@@ -99,6 +99,8 @@ def _cluster(
     rate = None if network is None else gigabits(network)
     if cluster is None:
         return ethernet(max(workers, nodes or 1), rate or 0.0)
+    if not isinstance(cluster, str | Cluster):
+        raise TransformError(f"cluster={cluster!r} is neither a preset nor a file")
     found = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     needed = nodes or -(-workers // len(found.devices))
     if needed > found.machines:
