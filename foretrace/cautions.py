@@ -19,7 +19,7 @@ DOUBTFUL = 0.05
 """Where the unchanged replay misses the measured step, or that step drifts, by more than this
 share, nothing predicted from the recording counts as validated."""
 MANY_TIMES = 10.0
-"""A gain larger than this is named with what a step then consists of: it is a slip, or a limit."""
+"""A gain or loss larger than this is named with what a step then consists of: it may be a slip."""
 SHOWN = 3
 
 
@@ -50,18 +50,19 @@ def of_recording(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
 
 
 def of_change(graph: Graph, after: Timeline, ratio: float, samples: float) -> tuple[str, ...]:
-    """Say what the what-ifs warned of, and what is left of the step where they gain too much.
+    """Say what the what-ifs warned of, and what a step consists of where they change it too much.
 
     *ratio* is the step after over before, *samples* by how many times its samples grew.
     """
     known = warnings(graph)
     found = [text for text in warnings(after.graph) if text not in known]
-    if samples / ratio > MANY_TIMES:
+    gain = samples / ratio
+    if not 1 / MANY_TIMES <= gain <= MANY_TIMES:
         parts = [*after.breakdown("kind").items()][:SHOWN]
         named = ", ".join(f"{cause} {ns / after.step_ns:.0%}" for cause, ns in parts)
         found.append(
-            f"{samples / ratio:,.3g} times as fast: check that the change says what you mean; a "
-            f"step then takes {ratio:.3%} of its time ({named})"
+            f"{gain:,.3g} times as fast: check that the change says what you mean; a step then "
+            f"takes {ratio:,.3g} times as long ({named})"
         )
     return tuple(found)
 

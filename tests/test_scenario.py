@@ -161,7 +161,10 @@ def test_the_list_describes_every_what_if() -> None:
     [
         ("faster_kernels(pattern='a{99999999999}',speedup=2)", "is no regular expression"),
         (f"faster_kernels(speedup={10**400})", "speedup is out of range"),
-        ("gradient_accumulation(k=10000000)", "k=10000000 makes more than 20,000,000 tasks"),
+        (
+            "gradient_accumulation(k=10000000)",
+            "10000000 repetitions make .* tasks, more than 10,000,000",
+        ),
     ],
 )
 def test_absurd_numbers_are_refused(text: str, message: str) -> None:

@@ -62,7 +62,8 @@ def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: 
     changed = factors != 1.0
     if not changed.any():
         return graph
-    work = _whole_ns(graph.tasks["work_ns"].to_numpy() * factors)
+    with np.errstate(over="ignore"):  # what is endless is refused
+        work = whole_ns(graph.tasks["work_ns"].to_numpy() * factors)
     label = labelled(graph.tasks["cost"], changed, cost)
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, cost=label))
 
@@ -72,13 +73,29 @@ def scale_lags(graph: Graph, where: Mask, factor: float) -> Graph:
     if factor == 1.0 or not where.any():
         return graph
     lag = graph.edges["lag_ns"].to_numpy()
-    scaled = _whole_ns(np.where(where, lag * factor, lag))
+    with np.errstate(over="ignore"):
+        scaled = whole_ns(np.where(where, lag * factor, lag))
     return replace(graph, edges=graph.edges.assign(lag_ns=scaled))
 
 
-def _whole_ns(times: npt.NDArray[np.float64]) -> Rows:
-    if times.sum() > MOST_NS:
-        raise TransformError("the changed job would take more than 115 days; use a smaller change")
+def whole_ns(times: npt.NDArray[Any]) -> Rows:
+    """Return *times* as whole ns.
+
+    Raises
+    ------
+    TransformError
+        They add up to more than `MOST_NS`.
+
+    Examples
+    --------
+    >>> whole_ns(np.array([1.6, 2.0])).tolist()
+    [2, 2]
+    """
+    with np.errstate(over="ignore"):
+        if not times.sum(dtype=np.float64) <= MOST_NS:
+            raise TransformError(
+                "the changed job would take more than 115 days; use a smaller change"
+            )
     return np.rint(times).astype(np.int64)
 
 
@@ -135,6 +152,8 @@ def insert(
     """
     count = len(graph.tasks)
     rows = count + np.arange(len(anchors), dtype=np.int64)
+    if "work_ns" in columns:
+        whole_ns(np.broadcast_to(columns["work_ns"], len(anchors)))
     unknown = {"duration_ns": 0, "operator": -1, "bytes": np.nan, "flops": np.nan, "blocks": -1}
     quiet = {"fill": np.nan, "wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1}
     start = graph.tasks["start_ns"].to_numpy()[anchors] - int(place == "before")

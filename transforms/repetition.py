@@ -149,56 +149,67 @@ class _Copier:
         inner = np.flatnonzero(self.together & ~is_chain)
         ends = np.flatnonzero(free & where[src] & ~where[dst])
         starts = np.flatnonzero(free & ~where[src] & where[dst] & self.inside[src])
-        for copy in range(1, len(self.place)):
-            now, before = self.place[copy], self.place[copy - 1]
-            edges = append(edges, inner, {"src": now[src[inner]], "dst": now[dst[inner]]})
-            edges = self._waits(edges, ends, before, now)
-            values = {"src": now[self.back.to[src[starts]]], "dst": now[dst[starts]]}
-            edges = append(edges, starts, values)
-            edges = self._early(edges, back, before, now)
-            edges = self._chains(edges, before, now)
-        return edges
+        come = self.back.to[src[starts]]
+        edges = self._added(edges, inner, self.now[:, src[inner]], self.now[:, dst[inner]])
+        edges = self._waits(edges, ends)
+        edges = self._added(edges, starts, self.now[:, come], self.now[:, dst[starts]])
+        return self._chains(self._early(edges, back))
 
-    def _waits(self, edges: pd.DataFrame, ends: Rows, before: Rows, now: Rows) -> pd.DataFrame:
+    def _added(
+        self, edges: pd.DataFrame, like: Rows, src: Rows, dst: Rows, **values: int
+    ) -> pd.DataFrame:
+        """Return *edges* with those *like* once more per copy, between other tasks."""
+        ends = {"src": src.ravel(), "dst": dst.ravel()}
+        return append(edges, np.tile(like, len(src)), {**ends, **values})
+
+    def _waits(self, edges: pd.DataFrame, ends: Rows) -> pd.DataFrame:
         """Add, for edges out of the selection, what they mean for the next copy."""
         src, dst = self.src[ends], self.dst[ends]
         same = self.inside[dst]
-        edges = append(
-            edges,
-            ends[same],
-            {"src": now[src[same]], "dst": now[self.ahead.to[dst[same]]]},
-        )
+        onto = self.now[:, self.ahead.to[dst[same]]]
+        edges = self._added(edges, ends[same], self.now[:, src[same]], onto)
         entry = self.first_of[self._block(dst, self.step[src])]
         onward = ~same & (entry >= 0)
-        values = {"src": before[src[onward]], "dst": now[entry[onward]], "shift": 0}
-        return append(edges, ends[onward], values)
+        onto = self.now[:, entry[onward]]
+        return self._added(edges, ends[onward], self.before[:, src[onward]], onto, shift=0)
 
-    def _early(self, edges: pd.DataFrame, back: Rows, before: Rows, now: Rows) -> pd.DataFrame:
+    def _early(self, edges: pd.DataFrame, back: Rows) -> pd.DataFrame:
         """Let the next copy, too, start what is labelled one step before it: the last copy."""
         src = self.src[back]
         entry = self.first_of[self._block(self.dst[back], self.step[src])]
         has = entry >= 0
-        return append(edges, back[has], {"src": now[src[has]], "dst": before[entry[has]]})
+        return self._added(edges, back[has], self.now[:, src[has]], self.before[:, entry[has]])
 
-    def _chains(self, edges: pd.DataFrame, before: Rows, now: Rows) -> pd.DataFrame:
-        """Chain one copy, and put it behind the copy before it."""
+    def _chains(self, edges: pd.DataFrame) -> pd.DataFrame:
+        """Chain each copy, and put it behind the copy before it."""
         first, last = self.ends
         lags = self.graph.edges["lag_ns"].to_numpy()
         entry = chain(self.graph)[0][first]
         entry_lag = np.where(entry >= 0, lags[entry] if len(lags) else 0, 0)
         inner = np.flatnonzero(self.where & self.goes_on)
-        src = np.concatenate([now[inner], before[last]])
-        dst = np.concatenate([now[self.ahead.to[inner]], now[first]])
-        lag = np.concatenate([self.ahead.lag_ns[inner], entry_lag])
+        src = np.hstack([self.now[:, inner], self.before[:, last]])
+        dst = np.hstack([self.now[:, self.ahead.to[inner]], self.now[:, first]])
+        lag = np.broadcast_to(np.concatenate([self.ahead.lag_ns[inner], entry_lag]), src.shape)
         lane = self.lane[np.concatenate([inner, last])]
         stream = is_in(self.graph.lanes["kind"], "stream")[lane]
         for kind, chosen in (("thread", ~stream), ("stream", stream)):
-            edges = edge_rows(edges, src[chosen], dst[chosen], kind, lag[chosen])
+            ends = (each[:, chosen].ravel() for each in (src, dst))
+            edges = edge_rows(edges, *ends, kind, lag[:, chosen].ravel())
         return edges
 
     def _block(self, task: Rows, step: Rows) -> Rows:
         """Return the number of the block on the lane of *task* in *step*."""
         return self.lane[task] * self.graph.steps + step
+
+    @property
+    def now(self) -> Rows:
+        """Rows of every copy but the first, a row of rows per copy."""
+        return self.place[1:]
+
+    @property
+    def before(self) -> Rows:
+        """Rows of the copy before each of `now`."""
+        return self.place[:-1]
 
     @cached_property
     def src(self) -> Rows:

@@ -136,7 +136,7 @@ def require(
     graph: Graph,
     looked_for: str,
     *,
-    like: str = "",
+    like: str | None = None,
     among: Mask | None = None,
 ) -> Mask:
     """Return *where*, or raise when it selects nothing.
@@ -144,15 +144,16 @@ def require(
     Raises
     ------
     TransformError
-        Names *looked_for*; with *among*, also the names of those tasks that are closest to *like*.
+        Names *looked_for*; with *like*, also the closest names of tasks, only of those *among*.
     """
     if where.any():
         return where
     hint = ""
-    if among is not None and among.any():
-        names = graph.tasks["name"][among].astype(str).unique().tolist()
+    if like is not None:
+        names = graph.tasks["name"][slice(None) if among is None else among].astype(str).unique()
         close = difflib.get_close_matches(like, names, SHOWN_NAMES, 0.4) or names[:SHOWN_NAMES]
-        hint = "; closest names: " + ", ".join(name[:SHOWN_CHARACTERS] for name in close)
+        shown = ", ".join(name[:SHOWN_CHARACTERS] for name in close)
+        hint = f"; closest names: {shown}" if shown else ""
     raise TransformError(f"nothing to change: no {looked_for} in this graph{hint}")
 
 

@@ -10,6 +10,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.activations import Activations, activations
 from foretrace.transforms.memory import keep
 from foretrace.transforms.parameters import choice, positive, whole
+from foretrace.transforms.primitives import whole_ns
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device
 from foretrace.transforms.side_streams import add_stream, after, call_of, run_aside, task_before
@@ -180,7 +181,7 @@ def _copies(
         call="cudaMemcpyAsync",
         name=f"Memcpy {direction} ({ends})",
         kind="memcpy",
-        work_ns=COPY_NS + np.rint(times).astype(np.int64),
+        work_ns=COPY_NS + whole_ns(times),
         bytes=kept.size[rows],
         cost="roofline" if kept.from_shapes[rows].all() else "prior",
     )
