@@ -91,3 +91,12 @@ def test_what_the_trace_does_not_say_is_asked_for(graph: Graph, message: str) ->
     """Nothing is guessed."""
     with pytest.raises(TransformError, match=message):
         cpu_cores(graph, n=4)
+
+
+def test_what_the_recording_says_cannot_be_overruled() -> None:
+    """It knows its threads; saying them all the same is no mistake."""
+    with pytest.raises(TransformError, match=r"recorded=4 contradicts this job \(threads: 1\)"):
+        cpu_cores(cpu_job(), n=2, recorded=4)
+
+    known = cpu_cores(cpu_job(), n=2, recorded=1).tasks["work_ns"]
+    assert known.tolist() == cpu_cores(cpu_job(), n=2).tasks["work_ns"].tolist()

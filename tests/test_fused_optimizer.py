@@ -201,3 +201,11 @@ def test_a_cpu_needs_bytes_and_a_probe() -> None:
         fused_optimizer(replace(graph, meta=META))
     with pytest.raises(TransformError, match="runs as fused already"):
         fused_optimizer(replace(graph, meta=replace(META, optimizer={"kind": "fused"})))
+
+
+def test_the_recorded_optimizer_cannot_be_overruled() -> None:
+    """The recording of an Adam makes 7 passes, as an AdamW does; an SGD makes 5."""
+    with pytest.raises(TransformError, match=r"optimizer='sgd' contradicts this job .*: Adam\)"):
+        fused_optimizer(cpu_job(), optimizer="sgd")
+
+    assert fused_optimizer(cpu_job(), optimizer="adamw").notes

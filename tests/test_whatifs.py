@@ -90,6 +90,16 @@ def test_recorded_workers_scale() -> None:
     assert (changed.tasks["name"].str.startswith("take")).sum() == 0
 
 
+def test_the_recorded_workers_cannot_be_overruled() -> None:
+    """The recording counts them; without a count they have to be some."""
+    with pytest.raises(
+        TransformError, match=r"recorded_workers=4 contradicts this job \(workers: 2\)"
+    ):
+        dataloader(worker_job(workers=2), workers=8, recorded_workers=4)
+    with pytest.raises(TransformError, match="recorded_workers=0 is out of range"):
+        dataloader(worker_job(), workers=8, recorded_workers=0)
+
+
 def test_loading_can_come_back_into_the_job() -> None:
     """With no workers each step loads its own batch."""
     changed = check(dataloader(worker_job(workers=2), workers=0))
@@ -279,7 +289,10 @@ def test_the_recorded_batch_must_be_known() -> None:
 
 def test_a_recorded_batch_that_is_not_the_recorded_one_is_refused() -> None:
     """The trace knows better; what it knows may be said all the same."""
-    with pytest.raises(TransformError, match="recorded=16 contradicts this job, a step of which"):
+    with pytest.raises(
+        TransformError,
+        match=r"recorded=16 contradicts this job \(samples per step: 32\); leave it out",
+    ):
         batch_size(gpu_job(), n=64, recorded=16)
     with pytest.raises(TransformError, match="recorded=0 is out of range"):
         batch_size(gpu_job(), n=64, recorded=0)

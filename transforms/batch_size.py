@@ -23,7 +23,7 @@ from foretrace.transforms.operators import (
     parse_shapes,
     task_operator_classes,
 )
-from foretrace.transforms.parameters import whole
+from foretrace.transforms.parameters import stated, whole
 from foretrace.transforms.primitives import scale
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device, require
@@ -78,7 +78,11 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     [102000]
     """
     whole("n", n, 1)
-    before = _recorded(graph, recorded)
+    before = stated("recorded", recorded, graph.meta.batch_size, "samples per step")
+    if before is None:
+        raise TransformError(
+            "the trace does not say its batch size; give recorded=..., the samples per step in it"
+        )
     ratio = n / before
     if ratio == 1.0:
         return graph
@@ -91,24 +95,6 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     changed = more_samples(keep(replace(changed, meta=meta), ratio), ratio)
     text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
     return warned(noted(changed, text), *_doubts(graph, recorded))
-
-
-def _recorded(graph: Graph, given: int | None) -> int:
-    """Return the samples of a recorded step: as *given*, else as the recording says."""
-    known = graph.meta.batch_size
-    if given is not None:
-        whole("recorded", given, 1)
-    if given is not None and known is not None and given != known:
-        raise TransformError(
-            f"recorded={given} contradicts this job, a step of which is {known} samples; "
-            "leave it out"
-        )
-    before = given or known
-    if before is None:
-        raise TransformError(
-            "the trace does not say its batch size; give recorded=..., the samples per step in it"
-        )
-    return before
 
 
 def _doubts(graph: Graph, given: int | None) -> list[str]:

@@ -11,7 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.operators import parse_shapes, task_operator_classes
-from foretrace.transforms.parameters import whole
+from foretrace.transforms.parameters import stated, whole
 from foretrace.transforms.primitives import scale
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device, require
@@ -64,10 +64,9 @@ def cpu_cores(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     [525, 1000]
     """
     whole("n", n, 1)
-    if recorded is not None:
-        whole("recorded", recorded, 1)
     key = "cores" if has_device(graph) else "threads"
-    before = recorded or (graph.meta.machine or {}).get(key)
+    known = (graph.meta.machine or {}).get(key)
+    before = stated("recorded", recorded, known, key)
     if not before:
         raise TransformError(f"the trace does not say its number of {key}; give recorded=...")
     if before == n:

@@ -10,7 +10,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.applied import told
 from foretrace.transforms.columns import Mask, Rows, append, is_in
-from foretrace.transforms.parameters import whole
+from foretrace.transforms.parameters import stated, whole
 from foretrace.transforms.primitives import edge_rows, insert
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
@@ -106,7 +106,7 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
     loads = is_in(tasks["kind"], "load")
     known = graph.meta.loader or {}
     if loads.any():
-        old = recorded_workers or known.get("workers")
+        old = stated("recorded_workers", recorded_workers, known.get("workers"), "workers")
         if not old:
             raise TransformError(
                 "the trace does not say how many workers it ran; give recorded_workers=..."

@@ -74,6 +74,12 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     choice("kind", kind, KINDS)
     if optimizer is not None:
         choice("optimizer", optimizer, STATE_PASSES)
+        known = graph.meta.optimizer or {}
+        if known.get("state_passes", STATE_PASSES[optimizer]) != STATE_PASSES[optimizer]:
+            name = known.get("name", "another")
+            raise TransformError(
+                f"optimizer={optimizer!r} contradicts this job (optimizer: {name}); leave it out"
+            )
     if not has_device(graph):
         return _on_host(graph, kind)
     update = find_update(graph, optimizer)

@@ -40,6 +40,24 @@ def whole(name: str, value: int, low: int) -> int:
     return value
 
 
+def stated(name: str, given: int | None, known: int | None, what: str) -> int | None:
+    """Return what the user states or the recording knows, at least 1; both must agree.
+
+    Examples
+    --------
+    >>> stated("recorded", None, 32, "samples")
+    32
+    >>> stated("recorded", 16, 32, "samples")
+    Traceback (most recent call last):
+    foretrace.errors.TransformError: recorded=16 contradicts this job (samples: 32); leave it out
+    """
+    if given is None:
+        return known
+    if whole(name, given, 1) != (given if known is None else known):
+        raise TransformError(f"{name}={given} contradicts this job ({what}: {known}); leave it out")
+    return given
+
+
 def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     """Return *value* if it is one of *allowed*."""
     options = tuple(allowed)
