@@ -16,7 +16,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.columns import Mask, Rows, is_in
 from foretrace.transforms.parameters import did_you_mean
-from foretrace.transforms.selection import launch_edges, on_device
+from foretrace.transforms.selection import has_device, launch_edges, on_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,9 +134,7 @@ def _layers(graph: Graph, host: _Host, cuts: Sequence[str]) -> tuple[list[str], 
     distinct = list(dict.fromkeys(names))
     code = np.array([*(distinct.index(name) for name in names), -1], np.int64)
     label = code[column.cat.codes.to_numpy()]
-    forward = is_in(graph.tasks["phase"], "forward")
-    rows = host.steps[0][forward[host.steps[0]]]
-    seen = label[rows]
+    seen = label[_first_pass(graph, host.steps[0])]
     first, last = (np.full(len(distinct) + 1, -1, np.int64) for _ in range(2))
     last[seen] = np.arange(len(seen))
     first[seen[::-1]] = np.arange(len(seen))[::-1]
@@ -146,6 +144,14 @@ def _layers(graph: Graph, host: _Host, cuts: Sequence[str]) -> tuple[list[str], 
     number = np.full(len(distinct) + 1, -1, np.int64)
     number[kept] = np.arange(len(kept))
     return [distinct[code] for code in kept], number[label]
+
+
+def _first_pass(graph: Graph, rows: Rows) -> Rows:
+    """Return the forward tasks among *rows* before the first backward one."""
+    phase = graph.tasks["phase"].take(rows)
+    backward = np.flatnonzero(is_in(phase, "backward"))
+    until = backward[0] if len(backward) else len(rows)
+    return rows[:until][is_in(phase, "forward")[:until]]
 
 
 def _layer(path: str, cuts: Sequence[str]) -> str:
@@ -183,9 +189,8 @@ def _balanced(graph: Graph, layers: list[str], label: Rows, pieces: int) -> list
             f"{pieces} pieces, and the model has {len(layers)} layers "
             f"({', '.join(layers) or 'none'}); use fewer stages, or name cuts=[...] inside them"
         )
-    device = on_device(graph)
-    counts = device if device.any() else ~device
-    counts = counts & (label >= 0) & is_in(graph.tasks["phase"], "forward", "backward")
+    counts = on_device(graph) if has_device(graph) else ~on_device(graph)
+    counts &= (label >= 0) & is_in(graph.tasks["phase"], "forward", "backward")
     work = graph.tasks["work_ns"].to_numpy()[counts]
     weights = np.bincount(label[counts], weights=work.astype(np.float64), minlength=len(layers))
     return balanced(weights, pieces)

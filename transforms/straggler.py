@@ -14,7 +14,8 @@ from foretrace.transforms.parallel_ranks import known_ranks, ranks_apart, ranks_
 from foretrace.transforms.parameters import positive
 from foretrace.transforms.primitives import insert, scale
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import first_per_step, on_device, require
+from foretrace.transforms.selection import first_per_step, has_device, on_device, require
+from foretrace.transforms.transfers import communicates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +66,8 @@ def straggler(graph: Graph, *, rank: int, slowdown: float = 1.0, delay_ms: float
     named = rank
     graph, rank = ranks_apart(graph, rank)
     mine = (graph.lanes["rank"] == rank).to_numpy()[graph.tasks["lane"].to_numpy()]
-    device = on_device(graph)
-    computes = device if (device & mine).any() else is_in(graph.tasks["kind"], "host")
-    computes = computes & ~is_in(graph.tasks["kind"], *COMMUNICATION)
+    computes = on_device(graph) if has_device(graph) else is_in(graph.tasks["kind"], "host")
+    computes &= ~communicates(graph)
     where = require(mine & computes, graph, f"computation of rank {named}")
     changed = scale(graph, where, slowdown, cost="user")
     if delay_ms:

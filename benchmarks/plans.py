@@ -1,0 +1,110 @@
+"""A plan for 16,384 GPUs from one rank's job: how long it takes, and how much memory."""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from foretrace.replay import replay
+from foretrace.tracer.trace import Device, TraceMeta
+from foretrace.transforms.literal import literal
+from foretrace.transforms.pipeline import pipeline
+from foretrace.transforms.tensor_parallel import tensor_parallel
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+LAYERS, HIDDEN, TOKENS, BATCH = 96, 12_288, 2_048, 64
+STAGES, DEGREE, REPLICAS, MICRO_BATCHES = 16, 8, 128, 64
+KERNEL_NS, CALL_NS = 2_000_000, 5_000
+LAYER = (
+    ("aten::layer_norm", "norm", ()),
+    ("aten::linear", "attention.query", (HIDDEN, 3 * HIDDEN)),
+    ("aten::scaled_dot_product_attention", "attention", ()),
+    ("aten::linear", "attention.out", (HIDDEN, HIDDEN)),
+    ("aten::add", "", ()),
+    ("aten::layer_norm", "norm2", ()),
+    ("aten::linear", "mlp.up", (HIDDEN, 4 * HIDDEN)),
+    ("aten::gelu", "mlp.act", ()),
+    ("aten::linear", "mlp.down", (4 * HIDDEN, HIDDEN)),
+    ("aten::add", "", ()),
+)
+"""Operators of a transformer's layer: name, module, and the weight's inputs and outputs."""
+
+
+def one_rank() -> Graph:
+    """Return one step of a transformer on one device: a launch and a kernel per operator."""
+    layers = [f"blocks.{at}" for at in range(LAYERS)]
+    forward = [(name, f"{layer}.{module}".rstrip("."), weight)
+               for layer in layers for name, module, weight in LAYER]  # fmt: skip
+    passes = [("forward", each) for each in forward]
+    passes += [("backward", each) for each in forward[::-1] for _ in range(2)]
+    passes += [("optimizer", ("fused_adam", "", ()))] * LAYERS
+    tasks: list[Any] = []
+    edges: list[Any] = []
+    for phase, (name, _, _) in passes:
+        edges.append((len(tasks), len(tasks) + 1, "launch", 6_000))
+        tasks.append(("cudaLaunchKernel", "launch", 0, CALL_NS, phase))
+        tasks.append((f"kernel<{name}>", "kernel", 1, KERNEL_NS, phase))
+    shapes = [_shape(weight) for _, (_, _, weight) in passes]
+    parameters = [[f"{module}.weight", list(weight), 2] for _, module, weight in forward if weight]
+    return literal(
+        tasks,
+        edges,
+        columns={
+            "operator": np.repeat(np.arange(len(passes)), 2),
+            "module": pd.Categorical([m or None for _, (_, m, _) in passes for _ in range(2)]),
+        },
+        operators={
+            "name": [name for _, (name, _, _) in passes],
+            "parent": np.full(len(passes), -1),
+            "phase": pd.Categorical([phase for phase, _ in passes]),
+            "shapes": shapes,
+            "dtypes": ['["c10::BFloat16"]'] * len(passes),
+        },
+        meta=TraceMeta(
+            format="foretrace",
+            source="literal",
+            batch_size=BATCH,
+            devices=(Device(0, "NVIDIA A100-SXM4-80GB"),),
+            extra={"parameters": parameters},
+        ),
+        wrap=True,
+    )
+
+
+def _shape(weight: tuple[int, ...]) -> str:
+    samples = f"[{BATCH},{TOKENS},{weight[0] if weight else HIDDEN}]"
+    return f"[{samples},[{weight[1]},{weight[0]}]]" if weight else f"[{samples}]"
+
+
+def main() -> None:
+    """Print the times of the plan and the peak of memory."""
+    graph = one_rank()
+    replay(graph)  # compiles the engines
+    begin = time.perf_counter()
+    shared = tensor_parallel(graph, degree=DEGREE, cluster="dgx-a100")
+    plan = pipeline(
+        shared,
+        stages=STAGES,
+        micro_batches=MICRO_BATCHES,
+        schedule="1f1b",
+        replicas=REPLICAS,
+        cluster="dgx-a100",
+    )
+    made = time.perf_counter()
+    timeline = replay(plan)
+    end = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{plan.meta.world_size:,} GPUs, {len(plan.tasks):,} tasks: graph {made - begin:.1f} s, "
+        f"replay {end - made:.1f} s, peak {peak:.2f} GiB, step {timeline.step_ns / 1e9:.2f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
