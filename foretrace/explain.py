@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.pace import pace_setter, paces
 from foretrace.predict import Baseline, Prediction, baseline, predicted
 from foretrace.replay import replay
 from foretrace.replay.critical import REASONS, WORK, time_by
@@ -53,6 +54,8 @@ WAIT_CAUSES = {
     "data": "data loading",
     "resource": "a shared resource",
     "release": "start of the window",
+    "shared link": "communication",
+    "contention": "a shared resource",
 }
 """Cause of the time between two tasks by why the later one had to wait."""
 
@@ -77,7 +80,8 @@ class Explanation:
 
     ``bound_ns`` is the step if all changed and added work cost nothing: no better estimate of
     their cost can gain more. ``saved_ns`` and ``added_ns`` sum up the work by cause that went
-    and came; ``limits`` names the lanes of the chain that now sets the pace, before and after.
+    and came; ``limits`` names the lanes of the chain that now sets the pace, before and after,
+    ``paces`` the rank of several, in a sentence.
     """
 
     prediction: Prediction
@@ -85,6 +89,7 @@ class Explanation:
     saved_ns: float
     added_ns: float
     limits: tuple[str, str]
+    paces: tuple[str | None, str | None]
     causes: tuple[Shift, ...]
     phases: tuple[Shift, ...]
     modules: tuple[Shift, ...]
@@ -112,6 +117,7 @@ def explained(known: Baseline, scenario: Scenario) -> Explanation:
         saved_ns=-sum(ns for ns in differences if ns < 0),
         added_ns=sum(ns for ns in differences if ns > 0),
         limits=(before.bottleneck, after.bottleneck),
+        paces=(pace_setter(paces(before)), pace_setter(paces(after))),
         causes=causes,
         phases=phases,
         modules=modules,

@@ -21,6 +21,8 @@ from foretrace.graph.model import (
     WAITS,
     Graph,
 )
+from foretrace.graph.network import network_of
+from foretrace.graph.network_check import check_network
 from foretrace.schema import require
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def check(graph: Graph, known: Graph | None = None) -> Graph:
     GraphError
         Naming the column, task or edge that breaks one: missing columns, unknown categories, ids
         out of range, negative times, an edge that points at itself, order edges that branch or
-        leave their lane, launches of something that is no device task.
+        leave their lane, launches of something that is no device task, a route or a share of the
+        network that makes no sense, a rank that never arrives at a collective of its group.
     """
     require(graph.tasks, TASK_COLUMNS, GraphError, "tasks")
     require(graph.edges, EDGE_COLUMNS, GraphError, "edges")
@@ -55,8 +58,18 @@ def check(graph: Graph, known: Graph | None = None) -> Graph:
         _within(getattr(graph, table), column, low, high, old)
     if graph.steps < 1:
         raise GraphError(f"a graph has at least 1 step, not {graph.steps}")
-    if known is None or not as_many or not _same_edges(graph, known):
+    same_edges = known is not None and as_many and _same_edges(graph, known)
+    if not same_edges:
         _edges(graph)
+    network = network_of(graph)
+    same_network = (
+        same_edges
+        and known is not None
+        and graph.lanes is known.lanes
+        and network is network_of(known)
+    )
+    if network is not None and not same_network:
+        check_network(graph, network)
     return graph
 
 

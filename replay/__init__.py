@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.network_check import listed_ranks
 from foretrace.replay.again import lowered
 from foretrace.replay.program import ReplayError
 from foretrace.replay.steady import steady_state
 from foretrace.replay.timeline import Timeline, settled_timeline
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from foretrace.graph.model import Graph
 
 __all__ = ["Timeline", "replay"]
@@ -30,20 +33,36 @@ def replay(graph: Graph, *, like: Timeline | None = None) -> Timeline:
     Raises
     ------
     GraphError
-        The graph cannot run: its edges form a cycle, or tasks wait for each other forever.
+        The graph cannot run: its edges form a cycle, or tasks wait for each other forever. Where
+        several ranks do, it names them and the collectives they are in.
     """
     on_device = (graph.lanes["kind"] == "stream").to_numpy(bool)
     plan = lowered(graph, like.lowered if like else None)
     try:
         found = steady_state(plan.program, on_device, plan.run)
     except ReplayError as error:
-        raise GraphError(f"replay: {error}{_named(graph, error.tasks)}") from None
+        raise GraphError(f"replay: {_explained(graph, error)}") from None
     return settled_timeline(plan, found)
 
 
-def _named(graph: Graph, tasks: tuple[int, ...]) -> str:
-    """Return the names of *tasks*, unrolled indices, for an error text."""
-    rows = np.unique(np.asarray(tasks, np.int64) % max(len(graph.tasks), 1))[:NAMED]
+def _explained(graph: Graph, error: ReplayError) -> str:
+    """Return what is wrong, with the names of tasks; of several ranks, those that communicate."""
+    rows = np.unique(np.asarray(error.tasks, np.int64) % max(len(graph.tasks), 1))
+    lane = graph.tasks["lane"].to_numpy()[rows]
+    own = (graph.lanes["kind"] != "link").to_numpy(bool)[lane]
+    rank = graph.lanes["rank"].to_numpy()[lane]
+    if len(np.unique(rank[own])) < 2:  # noqa: PLR2004  # nobody else to wait for
+        spelled = _named(graph, rows[:NAMED])
+        return f"{error} (rows of tasks: {spelled})" if spelled else str(error)
+    meets = own & graph.tasks["kind"].isin(("collective", "p2p")).to_numpy()[rows]
+    shown = meets if meets.any() else own
+    where = _named(graph, rows[shown][:NAMED], rank[shown][:NAMED])
+    return f"deadlock: {listed_ranks(rank[own])} wait for each other in {where}"
+
+
+def _named(graph: Graph, rows: NDArray[np.int64], ranks: NDArray[np.int16] | None = None) -> str:
+    """Return the rows and names of tasks, and their ranks, for an error text."""
     names = graph.tasks["name"].astype(object).take(rows)
-    spelled = ", ".join(f"{row} {name!r}" for row, name in zip(rows, names, strict=True))
-    return f" (rows of tasks: {spelled})" if spelled else ""
+    of_rank = [""] * len(rows) if ranks is None else [f" of rank {rank}" for rank in ranks]
+    every = zip(rows, names, of_rank, strict=True)
+    return ", ".join(f"{row} {name!r}{rank}" for row, name, rank in every)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
+from foretrace.graph.network import network_of
 from foretrace.replay.engines import run_static
 from foretrace.replay.events import run_events
 from foretrace.replay.lower import lower
@@ -85,6 +86,8 @@ def _same_structure(one: Graph, other: Graph) -> bool:
     """Tell whether the graphs differ in times at most, as far as a replay looks at them."""
     depths = one.platform.queue_depth, other.platform.queue_depth
     if one.rules != other.rules or depths[0] != depths[1] or one.lanes is not other.lanes:
+        return False
+    if network_of(one) != network_of(other):
         return False
     return _same(one.tasks, other.tasks, _TASKS) and _same(one.edges, other.edges, _EDGES)
 

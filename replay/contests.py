@@ -140,7 +140,22 @@ def _saturated(tasks: Columns) -> Iterator[_Contest]:
 
 def _apart(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contest]:
     """Split one kind of contest by where it takes place: a process or a device."""
-    places = np.unique(place[users])
-    for here in places[places >= 0]:
-        mine = users[place[users] == here]
+    users = users[place[users] >= 0]
+    users = users[np.argsort(place[users], kind="stable")]
+    _, begin = np.unique(place[users], return_index=True)
+    for mine in np.split(users, begin[1:]):
         yield _Contest(mine, mine[holds[mine]])
+
+
+def matches(one: Longs, other: Longs) -> tuple[Longs, Longs]:
+    """Return the positions of all pairs of equal entries of *one* and *other*.
+
+    >>> [column.tolist() for column in matches(np.array([7, 5]), np.array([5, 7, 5]))]
+    [[0, 1, 1], [1, 0, 2]]
+    """
+    order = np.argsort(other, kind="stable")
+    low, high = (np.searchsorted(other[order], one, side=side) for side in ("left", "right"))
+    count = high - low
+    first = np.repeat(np.arange(len(one)), count)
+    nth = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
+    return first, order[np.repeat(low, count) + nth]

@@ -25,8 +25,12 @@ RESOURCE = WORK + 1
 """Reason of an empty segment: its task then waited for a resource that was held until here."""
 RELEASE = WORK + 2
 """Reason of a segment before which nothing is known: the task was only released."""
+SHARED_LINK = WORK + 3
+"""Reason of a segment by which a transfer is longer because other transfers take the same links."""
+CONTENTION = WORK + 4
+"""Reason of a segment by which computation and transfers that overlap slow each other."""
 _USUAL = 1 << 20  # segments; memory that is not written costs nothing
-REASONS = (*EDGE_KINDS, "work", "resource", "release")
+REASONS = (*EDGE_KINDS, "work", "resource", "release", "shared link", "contention")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ class _Known(NamedTuple):
 
     moments: Longs
     holder: Ints
+    stretch: Longs  # as in the schedule; no rows where nothing is shared
     work: Longs
     kind: Bytes
     first: Ints  # edges into each moment
@@ -95,6 +100,7 @@ def slack(steady: Steady) -> Longs:
     latest = _latest(
         schedule.full_order,
         schedule.holder,
+        _stretch(schedule),
         steady.program.work_ns,
         into.first,
         into.step,
@@ -134,6 +140,7 @@ def _known(schedule: Schedule) -> _Known:
     return _Known(
         schedule.moments,
         schedule.holder,
+        _stretch(schedule),
         program.work_ns,
         program.kind,
         into.first,
@@ -143,12 +150,26 @@ def _known(schedule: Schedule) -> _Known:
     )
 
 
+def _stretch(schedule: Schedule) -> Longs:
+    """Return what sharing added to the work of each task; no rows where nothing is shared."""
+    none = np.empty((0, 2), np.int64)
+    return none if schedule.stretch_ns is None else schedule.stretch_ns
+
+
+@njit(cache=True)
+def _taken(stretch: Longs, work: Longs, task: int) -> int:
+    """Return how long the own work of *task* took."""
+    added = stretch[task, 0] + stretch[task, 1] if len(stretch) else 0
+    return int(work[task % len(work)] + added)
+
+
 @njit(cache=True)
 def _step(
     base: int,
     v: int,
     moments: Longs,
     holder: Ints,
+    stretch: Longs,
     work: Longs,
     kind: Bytes,
     first: Ints,
@@ -163,7 +184,7 @@ def _step(
     """
     count, moment = len(work), base + v
     now = moments[moment]
-    if v >= count and now == moments[moment - count] + work[v - count]:
+    if v >= count and now == moments[moment - count] + _taken(stretch, work, base // 2 + v - count):
         return moment - count, WORK
     if v < count and holder[base // 2 + v] >= 0:
         held_by = holder[base // 2 + v]
@@ -193,12 +214,14 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    moments, holder, work, kind, first, step, lag, edge = known
+    moments, holder, stretch, work, kind, first, step, lag, edge = known
     block = 2 * len(work)
     reached, base = moments[moment], moment - moment % block
     while reached > until:
         v = moment - base
-        before, why = _step(base, v, moments, holder, work, kind, first, step, lag, edge)
+        before, why = _step(base, v, moments, holder, stretch, work, kind, first, step, lag, edge)
+        if why == WORK and len(stretch):
+            size, reached = _stretched(segments, size, before, reached, until, known)
         begin = until if why == RELEASE else max(until, min(reached, moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
@@ -211,12 +234,35 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
 
 
 @njit(cache=True)
+def _stretched(
+    segments: Longs, size: int, start: int, reached: int, until: int, known: _Known
+) -> tuple[int, int]:
+    """Write what sharing added to the task that began at *start*, as its last part.
+
+    Return how many segments there are, and where the last one begins.
+    """
+    moments, _, stretch, work = known[:4]
+    row = start % (2 * len(work))
+    task = (start - row) // 2 + row
+    end = moments[start] + work[row] + stretch[task, 0] + stretch[task, 1]
+    for which in (1, 0):
+        end -= stretch[task, which]
+        begin = max(until, min(reached, end))
+        if begin < reached:
+            if size < len(segments):
+                segments[size] = (task, begin, reached, SHARED_LINK + which)
+            size += 1
+            reached = begin
+    return size, reached
+
+
+@njit(cache=True)
 def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
     """Walk back until a row's moment is met again a full *period* per repetition earlier.
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    moments, holder, work, kind, first, step, lag, edge = known
+    moments, holder, stretch, work, kind, first, step, lag, edge = known
     block = 2 * len(work)
     seen = np.full(block, -1, np.int64)
     slowest = 0.0
@@ -232,7 +278,9 @@ def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
                 return late, early
         seen[place] = moment
         base = moment - place
-        before, why = _step(base, place, moments, holder, work, kind, first, step, lag, edge)
+        before, why = _step(
+            base, place, moments, holder, stretch, work, kind, first, step, lag, edge
+        )
         if why == RELEASE:
             return late, early
         moment = before
@@ -242,6 +290,7 @@ def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
 def _latest(
     order: Ints,
     holder: Ints,
+    stretch: Longs,
     work: Longs,
     first: Ints,
     step: Longs,
@@ -256,7 +305,8 @@ def _latest(
         v = moment % (2 * count)
         base = moment - v
         if v < count:
-            latest[moment] = min(latest[moment], latest[moment + count] - work[v])
+            own = _taken(stretch, work, base // 2 + v)
+            latest[moment] = min(latest[moment], latest[moment + count] - own)
             held_by = holder[base // 2 + v]
             if held_by >= 0:
                 release = held_by // count * 2 * count + count + held_by % count

@@ -12,12 +12,11 @@ import numpy as np
 from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS, WAITS
-from foretrace.replay.contests import Columns, codes_of, columns_of, resources
+from foretrace.replay.contests import Columns, codes_of, columns_of, matches, resources
 from foretrace.replay.program import END_END, END_START, START_START, Program
+from foretrace.replay.sharing import sharing_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from foretrace.graph.model import Graph
@@ -46,16 +45,15 @@ class _Edges(NamedTuple):
 
 
 class _Launches(NamedTuple):
-    """Calls and the device tasks they launch, in host order (recorded start, then row)."""
+    """Calls and what they launch, stream by stream in host order (recorded start, then row).
+
+    Those on a lane are ``first[lane]`` to ``first[lane + 1]``.
+    """
 
     call: Longs
     task: Longs
     lane: Longs
-
-    def on(self, lane: int) -> _Launches:
-        """Return those of one stream."""
-        here = self.lane == lane
-        return _Launches(self.call[here], self.task[here], self.lane[here])
+    first: Longs
 
 
 def lower(graph: Graph, repetitions: int) -> Program:
@@ -77,6 +75,7 @@ def lower(graph: Graph, repetitions: int) -> Program:
         shift=edges.shift.astype(np.int32),
         release_ns=np.zeros(len(columns.lane), np.int64),
         repetitions=repetitions,
+        sharing=sharing_of(graph, columns),
     )
 
 
@@ -89,21 +88,21 @@ def _edges(graph: Graph, tasks: Columns) -> _Edges:
         shift=edges["shift"].to_numpy(np.int64),
         kind=codes_of(edges["kind"], tuple(_KINDS)),
     )
-    launches = _launches(recorded, tasks)
-    parts = [recorded, _own_waits(recorded, tasks), *_symbolic_waits(graph, launches, tasks)]
+    launches = _launches(recorded, tasks, len(graph.lanes))
+    parts = [recorded, _own_waits(recorded, tasks), _symbolic_waits(graph, launches, tasks)]
     depth = graph.platform.queue_depth
     if graph.rules.launch_queue and depth is not None:
-        lanes = np.unique(launches.lane).tolist()
-        parts.extend(_queue(launches.on(lane), depth) for lane in lanes)
+        parts.append(_queue(launches, depth))
     return _Edges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _launches(edges: _Edges, tasks: Columns) -> _Launches:
+def _launches(edges: _Edges, tasks: Columns, lanes: int) -> _Launches:
     launch = edges.kind == _LAUNCH
     call, task = edges.src[launch], edges.dst[launch]
-    order = np.lexsort((task, call, tasks.start_ns[call]))
+    order = np.lexsort((task, call, tasks.start_ns[call], tasks.lane[task]))
     call, task = call[order], task[order]
-    return _Launches(call, task, tasks.lane[task])
+    lane = tasks.lane[task]
+    return _Launches(call, task, lane, np.searchsorted(lane, np.arange(lanes + 1)))
 
 
 def _own_waits(edges: _Edges, tasks: Columns) -> _Edges:
@@ -118,7 +117,7 @@ def _made(src: Longs, dst: Longs, lag_ns: Longs | int, shift: Longs | int, kind:
     return _Edges(*(np.broadcast_to(np.asarray(v, np.int64), len(src)) for v in values))
 
 
-def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> Iterator[_Edges]:
+def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> _Edges:
     """Let a synchronisation return after the last task launched before it on what it waits for.
 
     Where that was launched in the repetition before, the edge comes from there.
@@ -126,24 +125,30 @@ def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> Iterat
     of_stream, of_device = (
         np.flatnonzero(tasks.wait == WAITS.index(scope)) for scope in ("stream", "device")
     )
+    lanes = np.unique(launches.lane)
     rank = graph.lanes["rank"].to_numpy(np.int64)
-    for lane in np.unique(launches.lane).tolist():
-        launched = launches.on(lane)
-        for calls in (
-            of_stream[tasks.wait_lane[of_stream] == lane],
-            of_device[tasks.rank[of_device] == rank[lane]],
-        ):
-            slot = _last_before(tasks.start_ns, launched.call, calls)
-            shift = (slot < 0).astype(np.int64)
-            yield _made(launched.task[slot], calls, tasks.return_ns[calls], shift, _RETURN)
+    by_stream, stream = matches(tasks.wait_lane[of_stream], lanes)
+    by_device, anyone = matches(tasks.rank[of_device], rank[lanes])
+    calls = np.concatenate((of_stream[by_stream], of_device[by_device]))
+    lane = lanes[np.concatenate((stream, anyone))]
+    is_device = np.arange(len(calls)) >= len(stream)
+    order = np.lexsort((calls, is_device, lane))
+    calls, lane = calls[order], lane[order]
+    slot = _last_before(tasks.start_ns, launches.call, launches.first, calls, lane)
+    shift = slot < launches.first[lane]
+    slot = np.where(shift, launches.first[lane + 1] - 1, slot)
+    return _made(launches.task[slot], calls, tasks.return_ns[calls], shift, _RETURN)
 
 
 @njit(cache=True)
-def _last_before(start: Longs, call: Longs, here: Longs) -> Longs:
-    """Index of the last of *call* that comes before each of *here* in host order; −1: none."""
+def _last_before(start: Longs, call: Longs, first: Longs, here: Longs, lane: Longs) -> Longs:
+    """Index of the last call on *lane* that comes before each of *here* in host order.
+
+    Where there is none, it is the one before the first on that lane.
+    """
     found = np.empty(len(here), np.int64)
     for i in range(len(here)):
-        row, low, high = here[i], 0, len(call)
+        row, low, high = here[i], first[lane[i]], first[lane[i] + 1]
         while low < high:
             middle = (low + high) // 2
             other = call[middle]
@@ -160,9 +165,9 @@ def _queue(launches: _Launches, depth: int) -> _Edges:
 
     A call that launches more than that at once, such as a CUDA graph's, does not wait for itself.
     """
-    count = len(launches.task)
-    before = np.arange(count) - depth
-    source, shift = before % count, -(before // count)
+    first, count = launches.first[launches.lane], np.diff(launches.first)[launches.lane]
+    before = np.arange(len(launches.task)) - first - depth
+    source, shift = first + before % count, -(before // count)
     is_other = (launches.call[source] != launches.call) | (shift > 0)
     source, call, shift = source[is_other], launches.call[is_other], shift[is_other]
     return _made(launches.task[source], call, 0, shift, _QUEUE)

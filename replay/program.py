@@ -17,6 +17,8 @@ from foretrace.errors import GraphError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from foretrace.replay.sharing import Sharing
+
 Longs: TypeAlias = "NDArray[np.int64]"
 Ints: TypeAlias = "NDArray[np.int32]"
 Bytes: TypeAlias = "NDArray[np.int8]"
@@ -48,6 +50,7 @@ class Program:
     resource then queues, first come first served (ready time, then index), until nobody holds
     it. A task ends after its own work, and when every edge into its end allows it. A holder
     occupies its resource from start to end, waiting included; the others only let a holder pass.
+    Own work takes longer while the task shares links with others, or others slow it.
     An edge leads to the repetition ``shift`` later; beyond the last one it leads nowhere.
     """
 
@@ -63,6 +66,7 @@ class Program:
     shift: Ints
     release_ns: Longs  # no start before this moment, in the first repetition
     repetitions: int
+    sharing: Sharing | None = None  # whose rates depend on what else runs; none: nobody's
 
     @property
     def tasks(self) -> int:
@@ -76,8 +80,8 @@ class Program:
 
     @property
     def has_resources(self) -> bool:
-        """Whether any task needs a resource, so that the event-driven engine must run."""
-        return bool((self.resource >= 0).any())
+        """Whether tasks need resources or share rates, so that the event-driven engine must run."""
+        return self.sharing is not None or bool((self.resource >= 0).any())
 
 
 def check_program(program: Program) -> None:
@@ -85,6 +89,8 @@ def check_program(program: Program) -> None:
     count = program.tasks
     for name in ("lane", "resource", "holds", "release_ns"):
         _as_many(name, len(getattr(program, name)), count, "tasks")
+    if program.sharing is not None:
+        _as_many("sharing", len(program.sharing.group), count, "tasks")
     for name in ("dst", "lag_ns", "anchor", "kind", "shift"):
         _as_many(name, len(getattr(program, name)), len(program.src), "edges")
     for name in ("src", "dst"):

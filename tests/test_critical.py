@@ -10,7 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.replay import critical
+from foretrace.graph.network import Network
+from foretrace.replay import critical, replay
 from foretrace.replay.by_hand import Link, by_hand
 from foretrace.replay.critical import (
     REASONS,
@@ -23,9 +24,13 @@ from foretrace.replay.order import prepare
 from foretrace.replay.program import END_END, START_START, Program
 from foretrace.replay.schedule import Schedule
 from foretrace.replay.steady import Steady, steady_state
+from tests.networks import ONE_LINK, kernel, transfer
+from tests.networks import job as networks_job
 
 if TYPE_CHECKING:
     import pytest
+
+    from foretrace.graph.model import Graph
 
 HOST_AND_DEVICE = np.array([False, True])
 
@@ -200,6 +205,50 @@ def test_long_chains_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts(critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
 
 
-def test_reasons_are_edge_kinds_and_three_more() -> None:
+def test_reasons_are_edge_kinds_and_five_more() -> None:
     """Reports use these words."""
-    assert REASONS[-3:] == ("work", "resource", "release")
+    assert REASONS[-5:] == ("work", "resource", "release", "shared link", "contention")
+
+
+def sharing_job(*edges: tuple[int, int, str, int, int], share: float = 1.0) -> Graph:
+    """Return transfers of 100 and 60 that share a link after 10 on the host, step after step."""
+    network = Network(ONE_LINK, ((0, 0, 1.0), (1, 0, 1.0)), share, share)
+    tasks = [transfer(0, 100), transfer(1, 60), ("step", "host", 2, 10, None)]
+    edges = edges or ((0, 2, "join", 0, 1),)
+    return networks_job(
+        network, tasks, [(2, 0, "data"), (2, 1, "data"), (1, 2, "join", 0, 1), *edges]
+    )
+
+
+def test_what_sharing_adds_is_a_part_of_its_own() -> None:
+    """The step of 170: 10 on the host, a transfer of 100, and 60 because of the other."""
+    timeline = replay(sharing_job())
+
+    expected = [(0, "work", 100), (0, "shared link", 60), (2, "work", 10)]
+    assert parts(timeline.path, 3) == expected
+    assert timeline.breakdown() == {"collective": 100.0, "shared link gap": 60.0, "host": 10.0}
+    assert timeline.slack_ns.tolist() == [0, 40, 0]
+    assert timeline.lanes["waiting_ns"].tolist() == [60.0, 60.0, 0.0]
+
+
+def test_contention_is_a_part_of_its_own() -> None:
+    """A kernel of 100 beside a transfer of 60, both at half speed: 160 in all."""
+    network = Network(compute_share=0.5, transfer_share=0.5, members=((0, 0),))
+    graph = networks_job(
+        network,
+        [transfer(0, 60), kernel(1, 100), ("step", "host", 2, 10, None)],
+        [(2, 0, "data"), (2, 1, "data"), (0, 2, "join", 0, 1), (1, 2, "join", 0, 1)],
+    )
+
+    expected = [(1, "work", 100), (1, "contention", 60), (2, "work", 10)]
+    assert parts(replay(graph).path, 3) == expected
+
+
+def test_a_cause_may_lie_within_what_sharing_added() -> None:
+    """The step returns 20 before the transfer ends: 40 of the 60 are left on the path."""
+    timeline = replay(sharing_job((0, 2, "return", -20, 1)))
+    path = timeline.path
+
+    assert (path.from_ns[:-1] == path.to_ns[1:]).all()
+    assert int((path.to_ns - path.from_ns).sum()) == timeline.period_ns * timeline.steady.cycle
+    assert "shared link" in {why for _, why, _ in parts(path, 3)}

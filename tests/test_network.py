@@ -1,82 +1,111 @@
-"""network: other links under a job of several workers."""
+"""A network beside a graph: which lanes carry transfers, and what a valid one says."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.errors import TransformError
-from foretrace.graph.network import network_of
-from foretrace.replay import replay
-from foretrace.testing import check_transform
-from foretrace.transforms.ddp import ddp
+from foretrace.errors import GraphError
+from foretrace.graph.check import check
+from foretrace.graph.network import Network, is_transfer, network_of, with_network
 from foretrace.transforms.literal import literal
-from foretrace.transforms.network import network
-from tests.ddp_jobs import cpu_job, gpu_job
+from tests.networks import job, kernel, transfer
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+NETWORK = Network(("nic", "uplink"), ((0, 0, 1.0), (1, 1, 0.5)), members=((1, 0), (1, 1)))
 
 
-def test_it_is_as_if_the_job_had_been_put_there() -> None:
-    """From 1 Gbit/s to 300 Mbit/s, by text or by factor, up to what a bucket costs beside bytes."""
-    job = cpu_job(shapes=["[[1000,250]]"])
-    there = ddp(job, workers=2, network="300Mbps")
-    here = ddp(job, workers=2, network="1Gbps")
-    moved = check_transform(network, here, bandwidth="300Mbps")
-    slower = network(here, bandwidth=0.3)
-
-    assert replay(moved).step_ns == pytest.approx(replay(there).step_ns, rel=0.02)
-    assert replay(slower).step_ns == replay(moved).step_ns
-    assert network_of(moved) == network_of(there)
-    assert moved.notes[-1] == "network: 0.3 Gbit/s between machines"
+@pytest.fixture
+def graph() -> Graph:
+    """Return two transfer lanes (0, 1), a stream of rank 1 (2) and a thread of rank 0 (3)."""
+    tasks = [transfer(0, 10), transfer(1, 10), kernel(2, 10), ("wait", "host", 3, 5, None)]
+    return job(NETWORK, tasks, ranks=[0, 0, 1, 0])
 
 
-def test_latency_counts_in_every_hop() -> None:
-    """A millisecond more on each of two steps of a ring of two."""
-    here = ddp(cpu_job(shapes=["[[1000,250]]"]), workers=2, network="1Gbps")
-    far = network(here, latency=1_000)
-
-    assert replay(far).step_ns - replay(here).step_ns >= 1_000_000
-    assert far.notes[-1] == "network: 1 Gbit/s between machines, 1000 us"
+def test_network_stays_beside_the_graph(graph: Graph) -> None:
+    """Edits carry it; a graph without one has none."""
+    assert network_of(replace(graph, notes=("edited",))) is NETWORK
+    assert network_of(with_network(graph, Network())) == Network()
+    assert network_of(literal([kernel(0, 10)])) is None
 
 
-def test_a_job_on_devices_keeps_what_nccl_does_to_kernels() -> None:
-    """It is the device's, not the network's."""
-    here = ddp(gpu_job(), workers=16, cluster="dgx-a100")
-    moved = network(here, bandwidth="100Gbps")
-
-    assert network_of(moved) == network_of(here)
-    assert replay(moved).step_ns > replay(here).step_ns
+def test_transfer_lanes_have_routes_or_members() -> None:
+    """Each once, ascending."""
+    assert NETWORK.transfer_lanes.tolist() == [0, 1]
+    assert Network(members=((4, 0), (2, 1))).transfer_lanes.tolist() == [2, 4]
+    assert Network().transfer_lanes.tolist() == []
 
 
-def test_the_shortest_recorded_collective_is_all_latency() -> None:
-    """Of 10 and 50 the 40 on top pass four times as fast."""
-    graph = literal([("ncclAllReduce", "collective", 0, t, None) for t in (10, 50)])
+def test_kernels_of_a_communication_stream_are_no_transfers(graph: Graph) -> None:
+    """On a link, everything is; elsewhere nothing."""
+    graph = replace(graph, tasks=graph.tasks.assign(lane=[0, 1, 1, 3]).astype({"lane": "int32"}))
+    links = graph.lanes["kind"].astype(object)
+    links.iloc[1] = "link"
+    on_link = replace(graph, lanes=graph.lanes.assign(kind=links.astype("category")))
 
-    changed = check_transform(network, graph, bandwidth=4.0)
-
-    assert changed.tasks["work_ns"].tolist() == [10, 20]
-    assert network(graph, bandwidth=1.0).tasks["work_ns"].tolist() == [10, 50]
+    assert is_transfer(graph).tolist() == [True, True, False, False]
+    assert is_transfer(on_link).tolist() == [True, True, True, False]
+    assert not is_transfer(literal([kernel(0, 10)])).any()
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("changes", "text"),
     [
-        ({}, "needs bandwidth=..."),
-        ({"bandwidth": "25Gbps"}, "network of this recording is unknown"),
-        ({"latency": 5.0}, "network of this recording is unknown"),
-        ({"bandwidth": 2.0, "latency": -1.0}, "latency=-1.0 is out of range"),
-        ({"bandwidth": 0}, "bandwidth=0 is out of range"),
+        ({"compute_share": 0.0}, "compute_share is 0.0, expected above 0 and at most 1"),
+        ({"transfer_share": 1.5}, "transfer_share is 1.5, expected above 0 and at most 1"),
+        ({"compute_share": float("nan")}, "compute_share is nan"),
+        ({"slowed": ("gpu",)}, "kind 'gpu' is unknown, expected one of host, launch"),
+        ({"routes": ((9, 0, 1.0),)}, "route 0 names lane 9, out of range"),
+        ({"routes": ((-1, 0, 1.0),)}, "route 0 names lane -1, out of range"),
+        ({"routes": ((0, 0, 1.0), (0, 2, 1.0))}, "route 1 names link 2, out of range"),
+        ({"routes": ((0, 0, 0.0),)}, "route 0 takes 0.0 of its link, expected above 0"),
+        ({"routes": ((0, 0, 1.1),)}, "route 0 takes 1.1 of its link"),
+        ({"routes": ((0, 0, float("nan")),)}, "route 0 takes nan of its link"),
+        ({"routes": ((0, 0, 0.1), (0, 0, 0.2))}, "lane 0 has two routes over link 'nic'"),
+        ({"routes": ((2, 0, 1.0),)}, r"lane 2 \(stream\) carries no transfers; links and streams"),
+        ({"members": ((3, 0),)}, r"lane 3 \(thread\) carries no transfers"),
+        ({"members": ((7, 0),)}, "member 0 names lane 7, out of range"),
+        ({"members": ((1, 5),)}, "member 0 is rank 5, which has no lane"),
     ],
 )
-def test_what_a_recording_does_not_tell_is_asked_for(given: dict[str, Any], text: str) -> None:
-    """Factors are all that applies to it."""
-    graph = literal([("ncclAllReduce", "collective", 0, 10, None)])
+def test_network_that_makes_no_sense_is_refused(
+    graph: Graph, changes: dict[str, Any], text: str
+) -> None:
+    """One sentence says what."""
+    with pytest.raises(GraphError, match=f"^network: {text}"):
+        check(with_network(graph, replace(NETWORK, **changes)))
 
-    with pytest.raises(TransformError, match=text):
-        network(graph, **given)
+
+def test_known_network_is_not_looked_at_again(graph: Graph) -> None:
+    """Only where it, the lanes or the edges changed."""
+    wrong = with_network(graph, Network(("nic",), ((0, 5, 1.0),)))
+
+    assert check(wrong, wrong) is wrong
+    with pytest.raises(GraphError, match="link 5"):
+        check(wrong, graph)
 
 
-def test_a_job_without_communication_has_no_network() -> None:
-    """The text says what to put before."""
-    with pytest.raises(TransformError, match="no collective; put ddp"):
-        network(cpu_job(), bandwidth=2.0)
+def meeting(arrivals: tuple[int, ...]) -> Graph:
+    """Return collectives of ranks 0 to 2 (lanes 0-2), of which some arrive at a transfer (3)."""
+    tasks = [transfer(lane, 10, "all_reduce") for lane in range(3)] + [transfer(3, 10, "reduce")]
+    network = Network(members=((3, 0), (3, 1), (3, 2)))
+    edges = [(lane, 3, "collective") for lane in arrivals]
+    return job(network, tasks, edges, ranks=[0, 1, 2, 0])
+
+
+def test_member_that_never_arrives_is_named() -> None:
+    """Ranks 0 and 1 would wait for rank 2."""
+    with pytest.raises(
+        GraphError,
+        match=r"^collective 'reduce' \(task 3\): ranks 0, 1 would wait forever for rank 2$",
+    ):
+        meeting((0, 1))
+
+
+def test_all_members_or_none_arrive() -> None:
+    """A transfer that waits for nobody is timed by other edges."""
+    assert len(meeting((0, 1, 2)).tasks) == len(meeting(()).tasks)

@@ -135,3 +135,44 @@ def test_empty_graph_is_an_error() -> None:
 
     with pytest.raises(GraphError, match=r"replay: nothing to replay: the window holds no task$"):
         replay(empty)
+
+
+def crossed() -> Graph:
+    """Return two ranks that reduce a and b in opposite order, with the transfers on links."""
+    graph = literal(
+        [
+            ("reduce a", "collective", 0, 5, None),
+            ("reduce b", "collective", 0, 5, None),
+            ("reduce b", "collective", 1, 5, None),
+            ("reduce a", "collective", 1, 5, None),
+            ("transfer", "collective", 2, 5, None),
+            ("transfer", "collective", 3, 5, None),
+        ],
+        [
+            *((row, transfer, "collective") for row, transfer in ((0, 4), (3, 4), (1, 5), (2, 5))),
+            *((transfer, row, "return") for row, transfer in ((0, 4), (3, 4), (1, 5), (2, 5))),
+        ],
+    )
+    kinds = ["stream", "stream", "link", "link"]
+    lanes = graph.lanes.assign(kind=kinds, rank=[0, 1, 0, 0])
+    return replace(graph, lanes=lanes.astype({"kind": "category", "rank": "int16"}))
+
+
+def test_deadlock_names_ranks_and_collectives() -> None:
+    """Each rank waits in the collective that the other reaches last."""
+    with pytest.raises(
+        GraphError,
+        match=r"^replay: deadlock: ranks 0, 1 wait for each other in 0 'reduce a' of rank 0,"
+        r" 1 'reduce b' of rank 0, 2 'reduce b' of rank 1, 3 'reduce a' of rank 1$",
+    ):
+        replay(crossed())
+
+
+def test_deadlock_without_collectives_names_what_waits() -> None:
+    """Two ranks whose kernels wait for each other."""
+    graph = crossed()
+    kinds = graph.tasks["kind"].astype(object).where(graph.tasks.index > 3, "kernel")
+    graph = replace(graph, tasks=graph.tasks.assign(kind=kinds.astype("category")))
+
+    with pytest.raises(GraphError, match=r"ranks 0, 1 wait for each other in 0 'reduce a' of"):
+        replay(graph)

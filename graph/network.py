@@ -1,0 +1,90 @@
+"""Shared links, and what computation and transfers do to each other, as data beside a graph.
+
+A `Network` says which lanes carry transfers, over which links, and who slows whom. It changes no
+task: ``work_ns`` stays the time that a task takes alone; the replay finds out what sharing adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.model import Graph
+
+KEY = "network"
+"""Name in `Graph.extra`."""
+NO_TRANSFER = ("kernel", "memset")
+"""Kinds of tasks that, on a communication stream, only prepare a transfer."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Links that several lanes share, and the speeds of what overlaps.
+
+    Transfers are the tasks of the lanes that ``routes`` or ``members`` name: all tasks of a lane of
+    kind "link"; on a stream of role "communication" all but kernels and memsets.
+
+    - ``links``: names, for reports.
+    - ``routes``: (row in lanes, row in links, use). At full speed a transfer takes the share *use*
+      (above 0, at most 1) of the capacity of the link. Transfers that want more than a link has
+      share it max-min fairly: equal shares, unless one cannot use its own.
+    - ``members``: (row in lanes, rank): the ranks that a transfer of this lane joins. A lane that
+      is not named here belongs to the rank in lanes, and to the device there if that is not −1.
+    - ``compute_share``: speed of tasks of the kinds ``slowed`` while a transfer of their rank runs.
+    - ``transfer_share``: speed of a transfer, relative to its share of the links, while such a
+      task of one of its ranks runs.
+    """
+
+    links: tuple[str, ...] = ()
+    routes: tuple[tuple[int, int, float], ...] = ()
+    compute_share: float = 1.0
+    transfer_share: float = 1.0
+    slowed: tuple[str, ...] = ("kernel",)
+    members: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def transfer_lanes(self) -> NDArray[np.int64]:
+        """Rows in lanes that carry transfers, ascending."""
+        named = {lane for lane, *_ in self.routes} | {lane for lane, _ in self.members}
+        return np.array(sorted(named), np.int64)
+
+    def columns(self, name: str) -> list[NDArray[Any]]:
+        """Return ``routes`` or ``members`` column by column.
+
+        >>> Network(("uplink",), ((2, 0, 0.5),)).columns("routes")
+        [array([2]), array([0]), array([0.5])]
+        """
+        rows = getattr(self, name)
+        width = 3 if name == "routes" else 2
+        return [np.array(column) for column in zip(*rows, strict=True)] or [
+            np.empty(0, int)
+        ] * width
+
+
+def network_of(graph: Graph) -> Network | None:
+    """Return the network of *graph*, if it has one."""
+    found: Network | None = graph.extra.get(KEY)
+    return found
+
+
+def with_network(graph: Graph, network: Network) -> Graph:
+    """Return *graph* with *network* in place of the one it had."""
+    return replace(graph, extra={**graph.extra, KEY: network})
+
+
+def is_transfer(graph: Graph) -> NDArray[np.bool_]:
+    """Tell which tasks are transfers over the network of *graph*."""
+    network = network_of(graph)
+    carries = np.zeros(len(graph.lanes), bool)
+    if network is not None:
+        carries[network.transfer_lanes] = True
+    lane, kind = graph.tasks["lane"].to_numpy(), graph.tasks["kind"].array
+    prepares = np.append(kind.categories.isin(NO_TRANSFER), [False])[kind.codes]
+    is_link = (graph.lanes["kind"] == "link").to_numpy(bool)
+    found: NDArray[np.bool_] = carries[lane] & (is_link[lane] | ~prepares)
+    return found
