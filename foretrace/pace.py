@@ -137,8 +137,8 @@ def _meetings(timeline: Timeline, rank: Ints, ranks: int) -> tuple[Floats, Ints,
     others = np.maximum(np.bincount(meeting) - 1, 1)
     awaited = np.bincount(meeting, late) / others
     return (
-        np.bincount(who, late, ranks),
-        np.bincount(who, minlength=ranks),
-        np.bincount(who[last], minlength=ranks),
-        np.bincount(who[last], awaited, ranks),
+        np.bincount(who, late, ranks).astype(np.float64),
+        np.bincount(who, minlength=ranks).astype(np.int64),
+        np.bincount(who[last], minlength=ranks).astype(np.int64),
+        np.bincount(who[last], awaited, ranks).astype(np.float64),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.catalogue import Catalogue
 from foretrace.formats import NS_PER_MS, bullets, measured, ms, percent, short, size, time
+from foretrace.pace import pace_setter
 from foretrace.predict import Identity, Prediction
 from foretrace.summary import Steps, Summary
 from foretrace.validate import Validation
@@ -169,9 +170,42 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
             for name, (host, device) in (steps.phases_ns.items() if steps else ())
         },
         "memory_gb": _memory_keys(steps) if steps else None,
+        **_pace_keys(steps),
         **{key: value for key, value in _step_keys(report).items() if key != "warnings"},
         "warnings": [*report.warnings, *(steps.identity.warnings if steps else ())],
     }
+
+
+def _pace_keys(steps: Steps | None) -> dict[str, Any]:
+    """Return who of several ranks waits for whom; nothing where there is one rank."""
+    if steps is None or not steps.paces:
+        return {}
+    each = [
+        {
+            "rank": one.rank,
+            "begins_ms": ms(one.begins_ns),
+            "waits_ms": ms(one.waits_ns),
+            "collectives": one.meets,
+            "last_at": one.last_at,
+            "awaited_ms": ms(one.awaited_ns),
+            "path_ms": ms(one.path_ns),
+        }
+        for one in steps.paces
+    ]
+    return {"pace": pace_setter(steps.paces), "pace_of_ranks": each}
+
+
+def _pace_lines(steps: Steps) -> list[str]:
+    if not steps.paces:
+        return []
+    heads = ("begins", "waits", "awaited", "last at")
+    text = [f"{'Ranks, ms per step':<24}" + " ".join(f"{head:>12}" for head in heads)]
+    for one in steps.paces:
+        times = " ".join(
+            f"{ns / NS_PER_MS:12.2f}" for ns in (one.begins_ns, one.waits_ns, one.awaited_ns)
+        )
+        text.append(f"  rank {one.rank:<17}{times} {one.last_at:>6} of {one.meets}")
+    return [*text, f"  {pace_setter(steps.paces)}"]
 
 
 def _memory_keys(steps: Steps) -> dict[str, Any] | None:
@@ -233,7 +267,7 @@ def _summary_steps(report: Summary) -> list[str]:
         for name, (host, device) in steps.phases_ns.items()
     ]
     text += _paths("Critical path, ms per step", ["replayed"], [steps.identity.critical_path])
-    return text
+    return text + _pace_lines(steps)
 
 
 @keys.register

@@ -117,6 +117,7 @@ def _explanation_keys(report: Explanation) -> dict[str, Any]:
         "work_saved_ms": ms(report.saved_ns),
         "work_added_ms": ms(report.added_ns),
         "limiting_lanes": {"before": report.limits[0], "after": report.limits[1]},
+        "pace": dict(zip(("before", "after"), report.paces, strict=True)),
         "causes": [_shift_keys(each) for each in report.causes],
         "phases": [_shift_keys(each) for each in report.phases],
         "modules": [_shift_keys(each) for each in report.modules],
@@ -145,6 +146,7 @@ def _explanation_lines(report: Explanation) -> list[str]:
         f"  work added  {time(report.added_ns)}",
         f"  step gained {time(gained)}   of the replayed step",
         f"  pace set by {_pace(*report.limits)}",
+        *_ranks(*report.paces),
         _verdict(report),
         *_shift_table("cause", report.causes),
         *_shift_table("phase", report.phases),
@@ -152,6 +154,12 @@ def _explanation_lines(report: Explanation) -> list[str]:
         *bullets("Assumes", found.assumptions),
         *bullets("Warnings", found.warnings),
     ]
+
+
+def _ranks(before: str | None, after: str | None) -> list[str]:
+    """Say which of several ranks sets the pace, before and after."""
+    said = {"before": before, "after": after}
+    return [f"  {when:<11} {pace}" for when, pace in said.items() if pace]
 
 
 def _pace(before: str, after: str) -> str:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
+from foretrace.pace import RankPace, paces
 from foretrace.predict import Identity, identity
+from foretrace.replay import replay
 from foretrace.tracer.oddities import sentences
 from foretrace.transforms.kernels import classes
 from foretrace.transforms.memory import Memory, capacity_bytes, peak_memory
@@ -32,7 +34,7 @@ class Steps:
 
     ``phases_ns`` is work on the host and on the device by phase; ``edges`` counts the
     dependencies by (kind, rule that inferred it). ``memory`` is the device memory at the peak,
-    ``memory_bytes`` what the device has.
+    ``memory_bytes`` what the device has. ``paces`` tells of several ranks who waits for whom.
     """
 
     count: int
@@ -43,6 +45,7 @@ class Steps:
     event_overhead_ns: float
     memory: Memory | None
     memory_bytes: float | None
+    paces: tuple[RankPace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,7 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
             event_overhead_ns=graph.platform.event_overhead_ns,
             memory=peak_memory(graph),
             memory_bytes=capacity_bytes(graph),
+            paces=paces(replay(graph)) if len(trace.meta.ranks) > 1 else (),
         ),
         None,
     )

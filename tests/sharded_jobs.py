@@ -24,9 +24,7 @@ META = TraceMeta(
     batch_size=32,
     machine={"copy_gbps": COPY_GBPS, "add_gbps": 10.0, "update_gbps": 10.0},
     optimizer={"name": "SGD", "kind": "loop", "bytes": 1_500_000, "tensors": 2, "state_passes": 3},
-    extra={
-        "parameters": [[f"{layer}.weight", list(shape), 4] for layer, shape in SHAPES.items()]
-    },
+    extra={"parameters": [[f"{layer}.weight", list(shape), 4] for layer, shape in SHAPES.items()]},
 )
 
 _STEP = (
@@ -79,7 +77,13 @@ def device_job(steps: int = 2) -> Graph:
     ]  # fmt: skip
     launches = [row for row, task in enumerate(tasks) if task[1] == "launch"]
     kernels = [
-        (f"{tasks[row][0]}_kernel", "kernel", 1, int(host.tasks["work_ns"].iat[row]), tasks[row][4])
+        (
+            f"{tasks[row][0]}_kernel",
+            "kernel",
+            1,
+            int(host.tasks["work_ns"].iloc[row]),
+            tasks[row][4],
+        )
         for row in launches
     ]
     rows = [*range(len(tasks)), *launches]

@@ -134,5 +134,6 @@ def _with_category(dtype: pd.CategoricalDtype, value: str) -> tuple[pd.Categoric
     categories = dtype.categories
     if value in categories:
         return dtype, int(categories.get_loc(value))
-    wider = pd.Index([*categories, value], dtype=categories.dtype)
+    known = categories.dtype if len(categories) else object
+    wider = pd.Index([*categories, value], dtype=known)
     return pd.CategoricalDtype(wider), len(categories)

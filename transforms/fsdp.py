@@ -10,7 +10,7 @@ import pandas as pd
 from foretrace.errors import TransformError
 from foretrace.transforms.batch_size import HOST_FIXED_NS
 from foretrace.transforms.collectives import collective_cost
-from foretrace.transforms.columns import Mask, Rows, is_in
+from foretrace.transforms.columns import Rows, is_in
 from foretrace.transforms.costs import floor_ns, shortened
 from foretrace.transforms.fused_optimizer import host_update
 from foretrace.transforms.gradients import gradients
@@ -27,10 +27,7 @@ from foretrace.transforms.units import REST, Unit, units
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from foretrace.graph.model import Graph
-    from foretrace.transforms.collectives import Cost
     from foretrace.transforms.job_cluster import Placed
 
 STAGES = (1, 2, 3)
@@ -88,9 +85,9 @@ def fsdp(
     Notes
     -----
     Assumes: units are gathered and scattered one after another, all on one stream. On a CPU each
-    collective keeps the host waiting, and gloo runs a reduce_scatter as a whole all-reduce. A gather
-    of the next step waits for the optimizer. Gathered parameters are copied out of one buffer,
-    gradients into one. Every worker updates its share.
+    collective keeps the host waiting, and gloo runs a reduce_scatter as a whole all-reduce. The
+    first gather of a step waits for the optimizer. Gathered parameters are copied out of one
+    buffer, gradients into one. Every worker updates its share.
     Unknown: memory; what the framework itself costs per unit; clipping by the global norm.
     Source: ZeRO (SC 2020); torch's ``fully_shard``; the project's runs over shaped links.
 
@@ -112,14 +109,14 @@ def fsdp(
         raise TransformError(f"stage={stage!r} is unknown; choose 1, 2 or 3")
     device = has_device(graph)
     ahead = int(device) if prefetch is None else whole("prefetch", prefetch, 0)
-    placed = place_alone(
-        graph, "fsdp", workers, cluster=cluster, network=network, nodes=nodes
-    )
+    placed = place_alone(graph, "fsdp", workers, cluster=cluster, network=network, nodes=nodes)
     if workers == 1:
         return graph
     found = units(graph, gradients(graph), wrap)
     if device and any(unit.final < 0 for unit in found):
-        raise TransformError("fsdp needs the host task of every gradient; record with torch.profiler")
+        raise TransformError(
+            "fsdp needs the host task of every gradient; record with torch.profiler"
+        )
     moves = [
         move
         for step in dict.fromkeys(unit.step for unit in found)
@@ -225,7 +222,6 @@ def _next_update(graph: Graph, like: Rows) -> Rows:
     first = first_per_step(graph, where)
     of_step = dict(zip(graph.tasks["step"].to_numpy()[first].tolist(), first.tolist(), strict=True))
     return np.array([of_step.get(s, -1) for s in graph.tasks["step"].to_numpy()[like].tolist()])
-
 
 
 def _sharded_update(graph: Graph, workers: int) -> Graph:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from foretrace.transforms.columns import Rows
-from foretrace.transforms.gradients import Gradient, gradients, total_bytes
+from foretrace.transforms.gradients import gradients, total_bytes
 from foretrace.transforms.parameter_server import update_tasks
 from foretrace.transforms.parameters import positive, whole
 from foretrace.transforms.primitives import edge_rows
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.columns import Rows
+    from foretrace.transforms.gradients import Gradient
 
 MB = 1_000_000
 PREFIX = "P3 "
@@ -87,7 +88,9 @@ def p3(
     count = workers if servers is None else workers + whole("servers", servers, 1)
     placed = place_alone(graph, "p3", count, cluster=cluster, network=network, nodes=nodes)
     devices = placed.devices[:workers]
-    job = Servers(placed, devices, devices if servers is None else placed.devices[workers:], ingress)
+    job = Servers(
+        placed, devices, devices if servers is None else placed.devices[workers:], ingress
+    )
     found = gradients(graph)
     slices = _slices(graph, found, slice_mb * MB)
     late = late_ns(graph, workers)
@@ -97,8 +100,8 @@ def p3(
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return noted(
         of_workers(changed, workers),
-        f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of {slice_mb:g} "
-        f"MB over {placed.cluster.name}, the first layers first",
+        f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of "
+        f"{slice_mb:g} MB over {placed.cluster.name}, the first layers first",
         *([f"p3: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
     )
 
@@ -114,7 +117,7 @@ class _Slice(NamedTuple):
 
 
 def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice]:
-    """Cut every gradient; a layer needs its own in the next step, the last one's in the next window."""
+    """Cut every gradient; its layer needs it in the next step, maybe of the next repetition."""
     layers = units(graph, found, EVERY_MODULE)
     steps = list(dict.fromkeys(layer.step for layer in layers))
     following = dict(zip(steps, [*steps[1:], steps[0]], strict=True))
@@ -125,8 +128,9 @@ def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice
         needed = needs.get((later, layer.name), -1)
         for index in layer.members:
             whole_slices, rest = divmod(found[index].bytes, size)
-            for piece in [*[size] * int(whole_slices), *[rest] * (rest > 0)]:
-                made.append(_Slice(index, piece, urgency, needed, int(later <= layer.step)))
+            pieces = [size] * int(whole_slices) + [rest] * (rest > 0)
+            shift = int(later <= layer.step)
+            made += [_Slice(index, piece, urgency, needed, shift) for piece in pieces]
     return made
 
 
@@ -154,7 +158,9 @@ def _exchanging(
     between = np.rint([each.between_ns for each in exchanges]).astype(np.int64)
     graph = replace(graph, edges=edge_rows(graph.edges, pushes, pulls, "event", between))
     graph = _issued(graph, found, slices, pushes)
-    needed, shift = (np.array([getattr(each, name) for each in slices]) for name in ("needed", "shift"))
+    needed, shift = (
+        np.array([getattr(each, name) for each in slices]) for name in ("needed", "shift")
+    )
     return wait(graph, pulls, needed, shift=shift)
 
 
@@ -176,7 +182,7 @@ def _on_lanes(
     *,
     apart: bool,
 ) -> tuple[Graph, Rows, Rows]:
-    """Put pushes and pulls on a lane each, or on one, in *order*; return the rows of each slice's."""
+    """Put pushes and pulls on a lane each, or on one, in *order*; also return their rows."""
     rows = np.full((2, len(slices)), -1, np.int64)
     for legs in ((PUSH,), (PULL,)) if apart else ((PUSH, PULL),):
         mine = [(at, leg) for at, leg in order if leg in legs]

@@ -1,4 +1,4 @@
-"""Parameter servers: workers push gradients and pull parameters, in step or each at its own pace."""
+"""Parameter servers: workers push gradients and pull parameters, in step or at their own pace."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def parameter_server(
     workers, servers
         How many compute, and how many more devices hold an equal share of the parameters each.
     mode
-        "bsp": a server waits for the gradients of all workers. "asp": every worker goes on with what
-        the servers have.
+        "bsp": a server waits for the gradients of all workers. "asp": every worker goes on with
+        what the servers have.
     cluster, network, nodes, parameters, gradient_mb
         As `ddp` takes them; the cluster holds workers and servers.
     ingress
@@ -75,11 +75,11 @@ def parameter_server(
 
     Notes
     -----
-    Assumes: after backward a worker pushes all gradients as one tensor to all servers at once, which
-    update and send parameters back; the worker does not update. In step, all workers push and pull
-    at the same time, and share the servers' links. Otherwise workers come one after another, so that
-    a step takes as long as alone, or as all of them keep a server's link busy. The step is that of
-    one worker in either mode.
+    Assumes: after backward a worker pushes all gradients as one tensor to all servers at once,
+    which update and send parameters back; the worker does not update. In step, all workers push
+    and pull at the same time, and share the servers' links. Otherwise workers come one after
+    another, so that a step takes as long as alone, or as all of them keep a server's link busy.
+    The step is that of one worker in either mode.
     Unknown: workers of different speed in mode "asp"; copies between device and host memory; what
     stale gradients cost in convergence.
     Source: Cynthia (ICPP 2019), Optimus (EuroSys 2018) for the closed forms in `closed_forms`; the
@@ -110,8 +110,8 @@ def parameter_server(
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return noted(
         of_workers(changed, workers),
-        f"parameter_server: {workers} workers push and pull {size / 1e6:.3g} MB, {servers} servers, "
-        f"{placed.cluster.name}, {mode}",
+        f"parameter_server: {workers} workers push and pull {size / 1e6:.3g} MB, {servers} "
+        f"servers, {placed.cluster.name}, {mode}",
         *([f"parameter_server: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
     )
 
@@ -181,7 +181,9 @@ def _legs(
             graph,
             lane,
             np.repeat(like, turns),
-            name=pd.Categorical([PREFIX + stage.name, f"{PREFIX}{stage.name} of others"][:turns] * len(like)),
+            name=pd.Categorical(
+                [PREFIX + stage.name, f"{PREFIX}{stage.name} of others"][:turns] * len(like)
+            ),
             kind="host" if stage.name == UPDATE else "collective",
             work_ns=np.tile([stage.own_ns, stage.others_ns][:turns], len(like)),
             bytes=size,

@@ -1,6 +1,6 @@
 """In which order lanes serve what becomes ready: the most urgent first.
 
-In: exchanges of two legs, a push and then a pull, each with an urgency. Out: the order on the lanes.
+In: exchanges of two legs, a push and then a pull, with an urgency. Out: the order on the lanes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 
 class Exchange(NamedTuple):
-    """Ready at ``ready_ns``; the lower ``urgency`` goes first. The pull can begin ``between_ns``
-    after the push.
+    """A push that is ready at ``ready_ns``, and a pull that is so ``between_ns`` after its end.
+
+    The lower ``urgency`` goes first.
     """
 
     ready_ns: float
@@ -30,8 +31,8 @@ PUSH, PULL = 0, 1
 def served(exchanges: Sequence[Exchange], *, apart: bool) -> list[tuple[int, int]]:
     """Return (exchange, leg) in the order in which their lanes begin them.
 
-    Pushes and pulls have a lane each where they are *apart*, else they share one. A lane that is free
-    takes the most urgent leg that is ready; what it has begun it finishes.
+    Pushes and pulls have a lane each where they are *apart*, else they share one. A free lane takes
+    the most urgent leg that is ready; what it has begun it finishes.
 
     Examples
     --------

@@ -41,7 +41,7 @@ def place_alone(
     whole("workers", workers, 1)
     if communicates(graph).any():
         raise TransformError(
-            f"{what} starts from the recording of a job on one worker; this one communicates already"
+            f"{what} starts from the recording of a job on one worker; this one has several"
         )
     placed = place_workers(workers, cluster=cluster, network=network, nodes=nodes)
     if not has_device(graph) and placed.cluster.transport == "nccl":
@@ -53,6 +53,6 @@ def place_alone(
 
 
 def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:
-    """Return *graph* as the job of so many workers; *placed* where a later what-if may move them."""
+    """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)

@@ -30,8 +30,8 @@ gradient (3), parameters take the velocity (3)."""
 class Servers:
     """Workers and their servers, each of which holds an equal share of the parameters.
 
-    Where ``apart`` is false, every worker's machine also serves, and sends and receives over the same
-    links. Where ``ingress`` is false, only what a machine sends is limited.
+    Where ``apart`` is false, every worker's machine also serves, and sends and receives over the
+    same links. Where ``ingress`` is false, only what a machine sends is limited.
     """
 
     placed: Placed

@@ -149,9 +149,7 @@ def issue(
     )
     on_stream = _is_stream(graph, transfers[known])
     lag = np.where(on_stream, graph.platform.launch_latency_ns, cost)
-    return replace(
-        graph, edges=edge_rows(graph.edges, issued, transfers[known], "launch", lag)
-    )
+    return replace(graph, edges=edge_rows(graph.edges, issued, transfers[known], "launch", lag))
 
 
 def wait(

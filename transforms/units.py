@@ -32,10 +32,10 @@ REST = ""
 class Unit(NamedTuple):
     """A part of the model in one step; rows are tasks, −1 where there is none.
 
-    ``bytes`` is the size of its parameters, ``members`` their gradients by place. ``forward`` and ``backward`` are the first host
-    tasks of its passes, ``needs_forward`` and ``needs_backward`` the first tasks that compute with
-    its parameters (device tasks where the job has a device). Its last gradient is final after
-    ``ready``, and on the host after ``final``.
+    ``bytes`` is the size of its parameters, ``members`` their gradients by place. ``forward`` and
+    ``backward`` are the first host tasks of its passes, ``needs_forward`` and ``needs_backward``
+    the first tasks that compute with its parameters (device tasks where the job has a device). Its
+    last gradient is final after ``ready``, and on the host after ``final``.
     """
 
     name: str
@@ -95,13 +95,13 @@ def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> l
         unit = number.get(_unit_name(each.module or "", names), -1)
         unit = unit if (each.step, unit) in forward.work else -1
         parts.setdefault((each.step, unit), []).append(at)
+    if not all((step, -1) in forward.work for step, _ in parts):
+        raise TransformError("a step of this job has no forward pass that uses its parameters")
     if all(unit < 0 for _, unit in parts):
         raise TransformError(
             "this trace does not tell which module a gradient belongs to; record the job with "
             "foretrace record, and give it its model"
         )
-    if not all((step, -1) in forward.work for step, _ in parts):
-        raise TransformError("a step of this job has no forward pass that uses its parameters")
     made = [
         _unit(graph, found, key, mine, [*names, REST][key[1]], forward, backward)
         for key, mine in parts.items()
@@ -123,8 +123,9 @@ def _units_of_tasks(graph: Graph, wrap: str | None) -> tuple[Rows, list[str]]:
 
 
 def _unit_name(module: str, names: Sequence[str]) -> str:
-    """Return which of *names* the *module* is, or is inside of."""
-    return next((n for n in names if module == n or module.startswith(f"{n}.")), REST)
+    """Return the innermost of *names* that the *module* is, or is inside of."""
+    around = (name for name in names if module == name or module.startswith(f"{name}."))
+    return max(around, key=len, default=REST)
 
 
 def _firsts(graph: Graph, of_task: Rows, phase: str) -> _Firsts:

@@ -1,0 +1,123 @@
+"""Parameter servers: the replay against the closed forms, in step and at one's own pace."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.replay import replay
+from foretrace.testing import check_transform
+from foretrace.transforms.closed_forms import in_step_time, own_pace_time
+from foretrace.transforms.parameter_server import parameter_server
+from tests.sharded_jobs import STEP_NS, device_job, host_job
+
+MB = 1_500_000
+UPDATE_NS, COPY_NS, ISSUE_NS = 304_000, 300_000, 6_000
+START_NS = 65_000
+WIRE_NS = MB * 8 * 1514 / 1448  # at 1 Gbit/s, with the headers of full Ethernet frames
+COMPUTE_NS = STEP_NS - UPDATE_NS + 2 * COPY_NS + ISSUE_NS
+"""What a worker does itself: it copies into and out of one tensor, and does not update."""
+
+
+def step(**parameters: Any) -> float:
+    """Return the step of two workers at 1 Gbit/s, in ms."""
+    changed = parameter_server(host_job(), **{"workers": 2, "network": "1Gbps", **parameters})
+    return replay(changed).step_ns / 1e6
+
+
+def served(gradients: int, size: float = MB) -> float:
+    """Return the ns in which a server at 10 GB/s adds up so many gradients and updates."""
+    return ((3 * gradients + 1 if gradients > 1 else 0) + 8) * size / 10
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_in_step_all_workers_share_the_server(workers: int) -> None:
+    """Pushing and pulling take as many times as long as there are workers."""
+    legs = workers * WIRE_NS + START_NS
+    expected = in_step_time(COMPUTE_NS + served(workers), legs, legs)
+
+    assert step(workers=workers) == pytest.approx(expected / 1e6, rel=1e-6)
+
+
+def test_where_only_sending_is_limited_pushes_do_not_meet() -> None:
+    """As over links that tc shapes: pulls share what the server sends, pushes share nothing."""
+    expected = in_step_time(COMPUTE_NS + served(2), WIRE_NS + START_NS, 2 * WIRE_NS + START_NS)
+
+    assert step(ingress=False) == pytest.approx(expected / 1e6, rel=1e-6)
+
+
+def test_servers_share_the_parameters() -> None:
+    """Two servers for two workers: each link carries what one worker sends."""
+    legs = WIRE_NS + START_NS
+    expected = in_step_time(COMPUTE_NS + served(2, MB / 2), legs, legs)
+
+    assert step(servers=2) == pytest.approx(expected / 1e6, rel=1e-6)
+
+
+@pytest.mark.parametrize(("workers", "ingress"), [(1, True), (2, True), (4, True), (4, False)])
+def test_at_their_own_pace_workers_take_turns(workers: int, ingress: bool) -> None:  # noqa: FBT001
+    """A step as if alone, until the server's link carries the pulls of all without a pause."""
+    compute = COMPUTE_NS + served(1) + 2 * START_NS
+    expected = own_pace_time(compute, WIRE_NS, WIRE_NS, workers, WIRE_NS)
+    saturated = workers == 4
+    start = START_NS if saturated else 0  # one worker in four pays for it on the link
+
+    found = step(workers=workers, mode="asp", ingress=ingress)
+    assert found == pytest.approx((expected + start) / 1e6, rel=1e-6)
+
+
+def test_slowest_worker_delays_the_update() -> None:
+    """In step the servers wait for it; at their own pace nobody does."""
+    job = replace(host_job(), step_samples_ns=(9_000_000, 11_000_000) * 4)
+    steps = {
+        mode: replay(parameter_server(job, workers=2, network="1Gbps", mode=mode)).step_ns / 1e6
+        for mode in ("bsp", "asp")
+    }
+
+    assert steps["bsp"] - step() == pytest.approx(0.5)
+    assert steps["asp"] == step(mode="asp")
+
+
+def test_kernels_of_the_next_step_wait_for_the_parameters() -> None:
+    """On a device the host goes on; kernels do not."""
+    graph = parameter_server(device_job(), workers=2, network="1Gbps")
+    timeline = replay(graph)
+    names = graph.tasks["name"].astype(str)
+    pull, after = (graph.tasks.index[names == name] for name in ("PS pull", "PS copy out"))
+
+    assert (names != "update_kernel").all()
+    assert (timeline.start_ns[after] >= timeline.end_ns[pull]).all()
+    assert timeline.step_ns == pytest.approx(
+        9_000_000 + 4 * WIRE_NS + 2 * START_NS + served(2) + 2 * 3_922, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"workers": 0}, "workers=0 is out of range"),
+        ({"servers": 0}, "servers=0 is out of range"),
+        ({"mode": "ssp"}, "mode='ssp' is unknown; choose one of bsp, asp"),
+        ({"network": "fast"}, "network='fast' is no rate"),
+        ({"cluster": "dgx-a100"}, "joins devices, and this is a CPU job"),
+    ],
+)
+def test_absurd_input_gets_one_sentence(changes: dict[str, Any], text: str) -> None:
+    """The text names what is wrong."""
+    with pytest.raises(TransformError, match=text):
+        parameter_server(host_job(), **{"workers": 2, "network": "1Gbps", **changes})
+
+
+@pytest.mark.parametrize("mode", ["bsp", "asp"])
+@pytest.mark.parametrize("job", [host_job, device_job])
+def test_contract(job: Any, mode: str) -> None:
+    """Input untouched, output valid, the same twice, labelled and explained."""
+    changed = check_transform(parameter_server, job(), workers=3, network="1Gbps", mode=mode)
+
+    assert changed.meta.world_size == 3
+    assert changed.notes == (
+        "parameter_server: 3 workers push and pull 1.5 MB, 1 servers, 4 ranks at 1 Gbit/s, " + mode,
+    )
