@@ -57,7 +57,9 @@ def calibration_for(trace: Path, given: str | None) -> Calibration | None:
     """Read the calibration *given*, or the one beside *trace*, if any."""
     from foretrace.transforms.calibration import calibration_path, read_calibration
 
-    usual = calibration_path(trace)
-    if given == "none" or (given is None and not usual.is_file()):
+    if given == "none":
         return None
-    return read_calibration(given or usual)
+    if given is not None:
+        return read_calibration(given)
+    is_there = bool(trace.name) and calibration_path(trace).is_file()
+    return read_calibration(calibration_path(trace)) if is_there else None

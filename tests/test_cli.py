@@ -90,6 +90,12 @@ def test_missing_file_is_exit_1(
     assert said.count("\n") == 1
 
 
+def test_an_empty_name_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a shell gives it for a variable that is not set."""
+    assert cli.run(["whatif", "", "amp"]) == 1
+    assert "internal error" not in capsys.readouterr().err
+
+
 def test_unknown_transform_is_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The scenario is read before the trace, so a typing error costs no time."""
     assert cli.run(["whatif", str(tmp_path / "gone.json"), "faster_kernel(speedup=2)"]) == 1

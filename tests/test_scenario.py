@@ -104,7 +104,7 @@ def test_a_toml_file_is_a_scenario(tmp_path: Path) -> None:
         ('[[transforms]]\nname = "amp"\n', "'transforms' is unknown; did you mean transform"),
         ("[[transform]]\nname = 3\n", "write one \\[\\[transform\\]\\] table"),
         ('[[transform]]\ndtype = "bf16"\n', "write one \\[\\[transform\\]\\] table"),
-        ('[[transform]]\nname = "amps"\n', "unknown what-if 'amps'"),
+        ('[[transform]]\nname = "amps"\n', r"plan\.toml: unknown what-if 'amps'"),
     ],
 )
 def test_a_wrong_file_is_an_error(tmp_path: Path, content: str, message: str) -> None:

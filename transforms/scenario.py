@@ -124,10 +124,10 @@ def from_tables(tables: Any, where: str) -> Scenario:
         isinstance(t, dict) and isinstance(t.get("name"), str) for t in tables
     ):
         raise TransformError(f'{where}: write one [[{KEY}]] table with name = "..." per what-if')
-    return tuple(
-        what_if(t["name"], {key: value for key, value in t.items() if key != "name"})
-        for t in tables
-    )
+    try:
+        return tuple(what_if(t["name"], {k: t[k] for k in t if k != "name"}) for t in tables)
+    except TransformError as error:
+        raise TransformError(f"{where}: {error}") from None
 
 
 def what_if(name: str, parameters: Mapping[str, Any]) -> WhatIf:
