@@ -30,16 +30,15 @@ def assemble(parts: Parts, meta: TraceMeta, rank: int, rules: Rules) -> Graph:
     chosen = select(parts)
     operators, operator_of = operator_table(parts, chosen)
     tasks = task_table(parts, chosen, meta, operator_of)
-    overhead_ns = host_overhead(parts, chosen, meta) if rules.deflate else 0.0
-    if overhead_ns:
-        work = tasks["work_ns"].to_numpy().copy()
-        on_host = slice(len(chosen.host))
-        work[on_host] = np.clip(work[on_host] - overhead_ns, 0, None).astype(np.int64)
-        tasks["work_ns"] = work
+    overhead = host_overhead(parts, chosen, meta, rules)
+    work = tasks["work_ns"].to_numpy().copy()
+    on_host = slice(len(chosen.host))
+    work[on_host] = np.clip(work[on_host] - overhead.of(chosen.host), 0, None).astype(np.int64)
+    tasks["work_ns"] = work
     window = parts.window
     return Graph(
         tasks=tasks,
-        edges=edge_table(parts, chosen, overhead_ns),
+        edges=edge_table(parts, chosen, overhead),
         lanes=lane_table(parts, chosen, rank),
         operators=operators,
         meta=meta,
@@ -47,7 +46,7 @@ def assemble(parts: Parts, meta: TraceMeta, rank: int, rules: Rules) -> Graph:
         measured_step_ns=window.measured_ns,
         step_samples_ns=window.samples_ns,
         rules=rules,
-        platform=_platform(parts, overhead_ns),
+        platform=_platform(parts, overhead.usual_ns),
         notes=_notes(parts, chosen),
         extra={
             "host_period_ns": window.host_ns,
@@ -98,7 +97,8 @@ def _notes(parts: Parts, chosen: Selection) -> tuple[str, ...]:
     strange = parts.waits.counts.get("syncs that waited for something untraced", 0)
     if strange:
         notes.append(
-            f"{strange} synchronisations waited for something untraced: their length stays work"
+            f"{strange} synchronisation{'s' * (strange > 1)} waited for something untraced: "
+            "their length stays work"
         )
     if chosen.dropped_threads:
         notes.append(
