@@ -193,8 +193,8 @@ class _Copier:
         lane = self.lane[np.concatenate([inner, last])]
         stream = is_in(self.graph.lanes["kind"], "stream")[lane]
         for kind, chosen in (("thread", ~stream), ("stream", stream)):
-            ends = (each[:, chosen].ravel() for each in (src, dst))
-            edges = edge_rows(edges, *ends, kind, lag[:, chosen].ravel())
+            between, onto, after = (each[:, chosen].ravel() for each in (src, dst, lag))
+            edges = edge_rows(edges, between, onto, kind, after)
         return edges
 
     def _block(self, task: Rows, step: Rows) -> Rows:
