@@ -259,3 +259,13 @@ def test_jobs_that_cannot_be_pipelines_are_refused() -> None:
     changed = pipeline(nameless, stages=2, micro_batches=2, recorded=8, **WIRE)
 
     assert replay(without_sharing(changed)).step_ns == 944 * US + 3 * transfer_ns(changed)
+
+
+def test_many_ranks_and_links_find_their_next_event() -> None:
+    """Computing and transfers of eight ranks slow each other; none of them is forgotten."""
+    job = cpu_layers(tuple("01234567"))
+    changed = pipeline(job, stages=8, micro_batches=8, **WIRE)
+    alone, beside = replay(without_sharing(changed)).step_ns, replay(changed).step_ns
+
+    assert changed.extra[KEY].compute_share < 1
+    assert alone < beside < 2 * alone
