@@ -1,4 +1,9 @@
-"""A plan for 16,384 GPUs from one rank's job: how long it takes, and how much memory."""
+"""Plans for many GPUs from one rank's job: how long they take, and how much memory.
+
+    python benchmarks/plans.py
+
+Goals: a 1,024-GPU DDP and a 16,384-GPU pipeline x tensor x data plan in 10 s and 2 GiB each.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +16,19 @@ import pandas as pd
 
 from foretrace.replay import replay
 from foretrace.tracer.trace import Device, TraceMeta
+from foretrace.transforms.ddp import ddp
 from foretrace.transforms.literal import literal
 from foretrace.transforms.pipeline import pipeline
 from foretrace.transforms.tensor_parallel import tensor_parallel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from foretrace.graph.model import Graph
 
 LAYERS, HIDDEN, TOKENS, BATCH = 96, 12_288, 2_048, 64
 STAGES, DEGREE, REPLICAS, MICRO_BATCHES = 16, 8, 128, 64
+WORKERS = 1_024
 KERNEL_NS, CALL_NS = 2_000_000, 5_000
 LAYER = (
     ("aten::layer_norm", "norm", ()),
@@ -83,12 +92,16 @@ def _shape(weight: tuple[int, ...]) -> str:
 
 
 def main() -> None:
-    """Print the times of the plan and the peak of memory."""
+    """Print the times of both plans and the peak of memory."""
     graph = one_rank()
     replay(graph)  # compiles the engines
-    begin = time.perf_counter()
+    _timed("data", lambda: ddp(graph, workers=WORKERS, cluster="dgx-a100"))
+    _timed("pipeline x tensor x data", lambda: _plan(graph))
+
+
+def _plan(graph: Graph) -> Graph:
     shared = tensor_parallel(graph, degree=DEGREE, cluster="dgx-a100")
-    plan = pipeline(
+    return pipeline(
         shared,
         stages=STAGES,
         micro_batches=MICRO_BATCHES,
@@ -96,13 +109,19 @@ def main() -> None:
         replicas=REPLICAS,
         cluster="dgx-a100",
     )
+
+
+def _timed(name: str, make: Callable[[], Graph]) -> None:
+    begin = time.perf_counter()
+    graph = make()
     made = time.perf_counter()
-    timeline = replay(plan)
+    step_ns = replay(graph).step_ns
     end = time.perf_counter()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"{plan.meta.world_size:,} GPUs, {len(plan.tasks):,} tasks: graph {made - begin:.1f} s, "
-        f"replay {end - made:.1f} s, peak {peak:.2f} GiB, step {timeline.step_ns / 1e9:.2f} s"
+        f"{name}: {graph.meta.world_size:,} GPUs, {len(graph.tasks):,} tasks, "
+        f"graph {made - begin:.2f} s, replay {end - made:.2f} s, peak {peak:.2f} GiB, "
+        f"step {step_ns / 1e9:.2f} s"
     )
 
 

@@ -33,18 +33,29 @@ def data_parallel(job: Graph, workers: int) -> Graph:
     return TRANSFORMS["ddp"](job, workers=workers, network="10Gbps", gradient_mb=4)
 
 
+def with_parameters(job: Graph) -> Graph:
+    """Return *job*, whose recorder saw a parameter of 1 MB in each of two layers."""
+    seen = {"parameters": [["0.weight", [250_000], 4], ["1.weight", [250_000], 4]]}
+    return replace(job, meta=replace(job.meta, extra=seen))
+
+
 def plans() -> dict[str, Graph]:
     """Return jobs in which one rank stands for several."""
     return {
         "ddp on CPUs": data_parallel(cpu_job(), 4),
         "ddp on devices": data_parallel(gpu_job(), 4),
+        "pipelines on devices": pipeline(
+            with_parameters(gpu_layers()), stages=2, micro_batches=2, replicas=3, **WIRE
+        ),
         "pipelines on CPUs": pipeline(
             cpu_job_with_layers(), stages=2, micro_batches=2, replicas=3, **WIRE
         ),
     }
 
 
-@pytest.mark.parametrize("name", ["ddp on CPUs", "ddp on devices", "pipelines on CPUs"])
+@pytest.mark.parametrize(
+    "name", ["ddp on CPUs", "ddp on devices", "pipelines on CPUs", "pipelines on devices"]
+)
 @pytest.mark.parametrize("copies", [2, 3])
 def test_unfolded_ranks_take_as_long_as_one_for_all(name: str, copies: int) -> None:
     """To the nanosecond."""

@@ -186,6 +186,29 @@ def cpu_job_with_layers() -> Graph:
     return replace(graph, meta=replace(graph.meta, extra=seen))
 
 
+def test_replicas_on_devices_add_up_behind_the_last_kernel() -> None:
+    """The update's kernel waits for the sum, the sum for the last backward kernel."""
+    seen = {"parameters": [["0.weight", [250_000], 4], ["1.weight", [250_000], 4]]}
+    graph = gpu_layers(work=1_000 * US)
+    graph = replace(graph, meta=replace(graph.meta, extra=seen))
+    alone = piped(graph, stages=2, micro_batches=1)
+    changed = piped(graph, stages=2, micro_batches=1, replicas=2)
+    sums = changed.tasks[changed.tasks["kind"] == "collective"]
+
+    grown = replay(changed).step_ns - replay(alone).step_ns
+    assert grown == sums["work_ns"].iloc[0]
+
+
+def test_calls_of_a_fused_update_stay() -> None:
+    """Its kernel shrinks with the parameters; it is launched once all the same."""
+    graph = gpu_layers()
+    graph = replace(graph, meta=replace(graph.meta, optimizer={"kind": "fused"}))
+    tasks = piped(graph, stages=2, micro_batches=1).tasks
+    update = tasks[tasks["phase"] == "optimizer"]
+
+    assert update["work_ns"].tolist() == [5_000, 50_000] * 2
+
+
 def test_transfers_that_can_meet_on_a_link_share_it() -> None:
     """Three stages in two racks: what crosses the uplink one way may meet there."""
     changed = pipeline(
