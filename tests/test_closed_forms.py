@@ -8,6 +8,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.transforms.closed_forms import (
     Surface,
+    fair_share_times,
     fit_surface,
     in_step_time,
     overlapped_time,
@@ -37,6 +38,14 @@ def test_workers_at_their_own_pace_meet_the_bottleneck() -> None:
         1 / 7,
         1 / 7,
     ]
+
+
+def test_links_that_are_shared_evenly() -> None:
+    """Alone a worker takes its own time; many keep the slowest link busy all the time."""
+    own, many = (fair_share_times(100, [10, 20], workers) for workers in (1, 1_000))
+
+    assert own == [10, 20]
+    assert 100 + sum(many) == pytest.approx(1_000 * 20, rel=1e-3)
 
 
 def test_training_times() -> None:

@@ -15,8 +15,11 @@ SIZES = np.array([1e3, 8.5e6])
 
 
 def test_probed_rate_of_a_cpu() -> None:
-    """10 GB/s, read and written together."""
-    assert moving_ns(host_job(), SIZES).tolist() == [100, 850_000]
+    """4 GB/s, read and written together; a probe of more than 10 ran alone."""
+    slow, fast = (replace(host_job().meta, machine={"copy_gbps": rate}) for rate in (4.0, 25.0))
+
+    assert moving_ns(replace(host_job(), meta=slow), SIZES).tolist() == [250, 2_125_000]
+    assert moving_ns(replace(host_job(), meta=fast), SIZES).tolist() == [100, 850_000]
 
 
 def test_cpu_that_was_not_probed() -> None:

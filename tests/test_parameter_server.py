@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.closed_forms import in_step_time, own_pace_time
+from foretrace.transforms.closed_forms import fair_share_times, in_step_time, own_pace_time
+from foretrace.transforms.network import network
 from foretrace.transforms.parameter_server import parameter_server
+from foretrace.transforms.straggler import straggler
 from tests.sharded_jobs import STEP_NS, device_job, host_job
 
 MB = 1_500_000
@@ -57,16 +60,47 @@ def test_servers_share_the_parameters() -> None:
     assert step(servers=2) == pytest.approx(expected / 1e6, rel=1e-6)
 
 
-@pytest.mark.parametrize(("workers", "ingress"), [(1, True), (2, True), (4, True), (4, False)])
-def test_at_their_own_pace_workers_take_turns(workers: int, ingress: bool) -> None:  # noqa: FBT001
-    """A step as if alone, until the server's link carries the pulls of all without a pause."""
-    compute = COMPUTE_NS + served(1) + 2 * START_NS
-    expected = own_pace_time(compute, WIRE_NS, WIRE_NS, workers, WIRE_NS)
-    saturated = workers == 4
-    start = START_NS if saturated else 0  # one worker in four pays for it on the link
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_at_their_own_pace_workers_meet_by_chance(workers: int) -> None:
+    """Between taking turns and coming all at once, as mean value analysis says."""
+    compute = COMPUTE_NS + 2 * START_NS
+    shared = [WIRE_NS, served(1), WIRE_NS]
+    found = step(workers=workers, mode="asp")
+    expected = compute + sum(fair_share_times(compute - ISSUE_NS, shared, workers))
+    least = own_pace_time(compute + served(1), WIRE_NS, WIRE_NS, workers, WIRE_NS)
 
-    found = step(workers=workers, mode="asp", ingress=ingress)
-    assert found == pytest.approx((expected + start) / 1e6, rel=1e-6)
+    assert found == pytest.approx(expected / 1e6, rel=1e-6)
+    assert least / 1e6 * (1 - 1e-6) <= found <= (compute + workers * sum(shared)) / 1e6 * (1 + 1e-6)
+
+
+def test_pushes_meet_nobody_where_only_sending_is_limited() -> None:
+    """The pulls of two workers share the server's link, pushes take their own."""
+    compute = COMPUTE_NS + 2 * START_NS + WIRE_NS
+    times = fair_share_times(compute - ISSUE_NS, [served(1), WIRE_NS], 2)
+
+    assert step(mode="asp", ingress=False) == pytest.approx((compute + sum(times)) / 1e6, rel=1e-6)
+
+
+def test_what_chance_decides_is_noted() -> None:
+    """The distance between the workers decides as much as that."""
+    note = parameter_server(host_job(), workers=2, network="1Gbps", mode="asp").notes[-1]
+    found = re.search(r"would be (.*) ms shorter; with all workers at once, (.*) ms longer", note)
+
+    assert found is not None
+    shorter, longer = (float(each) for each in found.groups())
+    assert shorter + longer == pytest.approx((2 * WIRE_NS + served(1)) / 1e6, rel=1e-2)
+
+
+def test_pauses_between_tasks_count_as_computing() -> None:
+    """A worker whose host idles longer between its tasks meets the others less often."""
+    busy = host_job()
+    idle = replace(busy, edges=busy.edges.assign(lag_ns=busy.edges["lag_ns"] + 300_000))
+    steps = [
+        replay(parameter_server(job, workers=2, network="1Gbps", mode="asp")).step_ns
+        for job in (busy, idle)
+    ]
+
+    assert 1_800_000 < steps[1] - steps[0] < 2_100_000  # 7 pauses stay, less waiting
 
 
 def test_slowest_worker_delays_the_update() -> None:
@@ -118,6 +152,27 @@ def test_contract(job: Any, mode: str) -> None:
     changed = check_transform(parameter_server, job(), workers=3, network="1Gbps", mode=mode)
 
     assert changed.meta.world_size == 3
-    assert changed.notes == (
-        "parameter_server: 3 workers push and pull 1.5 MB, 1 servers, 4 ranks at 1 Gbit/s, " + mode,
+    assert changed.notes[0] == (
+        "parameter_server: 3 workers push and pull 1.5 MB, 1 servers, 4 ranks at 1 Gbit/s, " + mode
     )
+
+
+def test_a_slow_worker_is_waited_for_in_step_only() -> None:
+    """100 ms more on one of two workers: all wait; at their own pace nobody does."""
+    in_step, own = (
+        parameter_server(host_job(), workers=2, network="1Gbps", mode=mode)
+        for mode in ("bsp", "asp")
+    )
+    slow = straggler(in_step, rank=1, delay_ms=100)
+
+    assert replay(slow).step_ns - replay(in_step).step_ns == 100_000_000
+    with pytest.raises(TransformError, match="nobody waits for it"):
+        straggler(own, rank=1, delay_ms=100)
+
+
+def test_another_network_is_refused() -> None:
+    """What a server's links take is decided here, not by a collective's size."""
+    graph = parameter_server(host_job(), workers=2, network="1Gbps")
+
+    with pytest.raises(TransformError, match="no collective of known size"):
+        network(graph, bandwidth="2Gbps")

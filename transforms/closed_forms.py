@@ -57,6 +57,29 @@ def own_pace_time(compute: float, push: float, pull: float, workers: int, servin
     return max(compute + push + pull, workers * serving)
 
 
+def fair_share_times(alone: float, shared: Sequence[float], workers: int) -> list[float]:
+    """Return how long one of *workers* spends at each shared link, which it uses in every step.
+
+    Without anybody else a step takes *alone*, and the links *shared* times of their own. Workers do
+    not wait for each other, meet at the links at random, and share them evenly: mean value analysis
+    of a closed network, exact for links that serve all at once whatever their times look like
+    (Baskett, Chandy, Muntz and Palacios, 1975). Slower than `own_pace_time`, faster than all at
+    once.
+
+    Examples
+    --------
+    >>> fair_share_times(10, [10], workers=1), fair_share_times(10, [10], workers=2)
+    ([10.0], [15.0])
+    """
+    waiting = [0.0] * len(shared)
+    times: list[float] = []
+    for present in range(1, workers + 1):
+        times = [own * (1 + queue) for own, queue in zip(shared, waiting, strict=True)]
+        rate = present / (alone + sum(times))
+        waiting = [rate * time for time in times]
+    return times
+
+
 def time_in_step(steps: int, step: float) -> float:
     """Return Cynthia's training time of workers in step."""
     return steps * step

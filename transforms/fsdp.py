@@ -35,7 +35,8 @@ PREFIX = "FSDP "
 """Names of the tasks that it adds begin so."""
 GATHER = "all_gather"
 COPY_PASSES = 2
-"""A copy into or out of the flat buffer reads and writes every byte once."""
+"""A copy between parameters and a unit's buffer reads and writes every byte once; so does one of a
+worker's own share, on the other side of the collective."""
 
 
 class _Move(NamedTuple):
@@ -162,10 +163,11 @@ def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: i
         for name in ("bytes", "call", "needed", "ready", "ready_shift")
     )
     device = has_device(graph)
+    passes = COPY_PASSES * (1 + 1 / len(placed.devices))
     graph, copied = insert_moves(
         graph,
         (ready if device else call)[~gathers],
-        COPY_PASSES * size[~gathers].astype(np.float64),
+        passes * size[~gathers],
         name=f"{PREFIX}copy in",
     )
     graph, lane = _lane(graph)
@@ -194,7 +196,7 @@ def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: i
     graph, _ = insert_moves(
         graph,
         needed[gathers],
-        COPY_PASSES * size[gathers].astype(np.float64),
+        passes * size[gathers],
         name=f"{PREFIX}copy out",
         place="before",
     )

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 MEMORY_GBPS = 900.0
 """Bandwidth of a device that is not in the table (a V100's; prior)."""
 HOST_GBPS = 10.0
-"""Bytes read plus written per ns on a CPU that was not probed: copies in and out of DDP's buckets
-took 0.2 ns per byte (the project's runs over shaped links)."""
+"""Bytes read plus written per ns on a CPU whose other cores work for other ranks: copies in and out
+of FSDP's buffers ran at 8.5 to 10.4, those of DDP's buckets at 10 (two ranks, profiled on the
+machine of traces/network-epyc-1). A probe runs alone and says more."""
 
 
 def moving_ns(graph: Graph, sizes: npt.NDArray[np.float64]) -> Rows:
@@ -34,7 +35,7 @@ def moving_ns(graph: Graph, sizes: npt.NDArray[np.float64]) -> Rows:
     [100000]
     """
     if not has_device(graph):
-        return _whole(sizes / (machine_rate(graph, "copy_gbps") or HOST_GBPS))
+        return _whole(sizes / min(machine_rate(graph, "copy_gbps") or HOST_GBPS, HOST_GBPS))
     device = hardware(graph)
     rate = device.memory_gbps if device is not None and device.memory_gbps else MEMORY_GBPS
     return _whole(np.maximum(sizes / (rate * STREAMING), floor_ns(graph)))

@@ -84,13 +84,23 @@ def _moved(graph: Graph, before: Placed, after: Placed) -> Graph:
 
 
 def recosted(graph: Graph, before: Placed, after: Placed) -> Graph:
-    """Return *graph* whose collectives cost what they do among *after* instead of *before*."""
+    """Return *graph* whose collectives cost what they do among *after* instead of *before*.
+
+    Raises
+    ------
+    TransformError
+        There are transfers, but none of a kind whose cost is known by its size.
+    """
     ratios: dict[tuple[str, float], float] = {}
     factor = np.ones(len(graph.tasks))
     sizes = graph.tasks["bytes"].to_numpy()
-    for row, kind in enumerate(kinds_of(graph)):
-        if kind is None or not sizes[row] > 0:
-            continue
+    known = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
+    if not known:
+        raise TransformError(
+            "nothing to change: no collective of known size in this graph; give the network, or "
+            "the devices, to the what-if that adds its transfers"
+        )
+    for row, kind in known:
         key = (kind, float(sizes[row]))
         if key not in ratios:
             old, new = (

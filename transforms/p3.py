@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.transforms.gradients import gradients, total_bytes
+from foretrace.transforms.job_cluster import Placed
 from foretrace.transforms.parameter_server import update_tasks
 from foretrace.transforms.parameters import positive, whole
 from foretrace.transforms.primitives import edge_rows
@@ -99,7 +100,7 @@ def p3(
     padding = np.zeros(len(changed.tasks) - len(update), bool)
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return noted(
-        of_workers(changed, workers),
+        of_workers(changed, workers, Placed(placed.cluster, devices)),
         f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of "
         f"{slice_mb:g} MB over {placed.cluster.name}, the first layers first",
         *([f"p3: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),

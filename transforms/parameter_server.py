@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from foretrace.transforms.closed_forms import fair_share_times
 from foretrace.transforms.columns import Mask, Rows, is_in
 from foretrace.transforms.fused_optimizer import host_update
 from foretrace.transforms.gradients import Gradient, gradients, total_bytes
-from foretrace.transforms.memory_moves import insert_moves
+from foretrace.transforms.job_cluster import Placed
+from foretrace.transforms.memory_moves import insert_moves, moving_ns
 from foretrace.transforms.parameters import choice, whole
-from foretrace.transforms.primitives import edge_rows
+from foretrace.transforms.primitives import CHAINS, edge_rows
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.schemes import of_workers, place_alone
@@ -31,17 +32,19 @@ MODES = ("bsp", "asp")
 PREFIX = "PS "
 """Names of the tasks that it adds begin so."""
 UPDATE = "update"
+STAGES = ("push", UPDATE, "pull")
 COPY_IN, COPY_OUT = f"{PREFIX}copy in", f"{PREFIX}copy out"
 COPY_PASSES = 2
 """Gradients are copied into one tensor, and parameters out of it."""
 
 
 class _Stage(NamedTuple):
-    """One leg of a step's exchange, in ns: of this worker, and what all others keep it busy for."""
+    """One leg of a step's exchange, in ns; and how long it is if nobody else comes, or all do."""
 
     name: str
-    own_ns: int
-    others_ns: int = 0
+    ns: int
+    apart_ns: int = 0
+    at_once_ns: int = 0
 
 
 def parameter_server(
@@ -77,13 +80,15 @@ def parameter_server(
     -----
     Assumes: after backward a worker pushes all gradients as one tensor to all servers at once,
     which update and send parameters back; the worker does not update. In step, all workers push
-    and pull at the same time, and share the servers' links. Otherwise workers come one after
-    another, so that a step takes as long as alone, or as all of them keep a server's link busy.
-    The step is that of one worker in either mode.
+    and pull at the same time, and share the servers' links. Otherwise they meet there by chance
+    and share evenly what is busy: a step is what it takes on average. Over links that share
+    evenly, workers of one speed keep the distance at which they began, so that a short run may
+    take anything from taking turns to coming all at once; the note says how far that is. The step
+    is that of one worker in either mode.
     Unknown: workers of different speed in mode "asp"; copies between device and host memory; what
     stale gradients cost in convergence.
-    Source: Cynthia (ICPP 2019), Optimus (EuroSys 2018) for the closed forms in `closed_forms`; the
-    project's runs over shaped links.
+    Source: Cynthia (ICPP 2019) and mean value analysis, see `closed_forms`; the project's runs
+    over shaped links.
 
     Examples
     --------
@@ -102,41 +107,75 @@ def parameter_server(
     found = gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
     job = Servers(placed, placed.devices[:workers], placed.devices[workers:], ingress)
     size = float(total_bytes(found))
-    late = late_ns(graph, workers) if mode == "bsp" else 0
-    stages = (_in_step if mode == "bsp" else _one_by_one)(graph, job, size)
+    waits = mode == "bsp"
+    late = late_ns(graph, workers) if waits else 0
+    stages = (_in_step if waits else _one_by_one)(graph, job, size)
     update = update_tasks(graph)
     changed = _exchanging(graph, found, stages, size, late)
     padding = np.zeros(len(changed.tasks) - len(update), bool)
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return noted(
-        of_workers(changed, workers),
+        of_workers(changed, workers, Placed(placed.cluster, job.workers) if waits else None),
         f"parameter_server: {workers} workers push and pull {size / 1e6:.3g} MB, {servers} "
         f"servers, {placed.cluster.name}, {mode}",
         *([f"parameter_server: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
+        *([] if waits else [_range(stages)]),
     )
 
 
 def _in_step(graph: Graph, job: Servers, size: float) -> tuple[_Stage, ...]:
     """Return the legs of an exchange that all workers make at the same time."""
-    return (
-        _Stage("push", job.start_ns + round(size * job.push_ns_per_byte(together=True))),
-        _Stage(UPDATE, update_ns(graph, size / len(job.servers), len(job.workers))),
-        _Stage("pull", job.start_ns + round(size * job.pull_ns_per_byte(together=True))),
+    push, pull = (
+        job.start_ns + round(size * leg(together=True))
+        for leg in (job.push_ns_per_byte, job.pull_ns_per_byte)
     )
+    update = update_ns(graph, size / len(job.servers), len(job.workers))
+    return _Stage("push", push), _Stage(UPDATE, update), _Stage("pull", pull)
 
 
 def _one_by_one(graph: Graph, job: Servers, size: float) -> tuple[_Stage, ...]:
-    """Return the legs of an exchange of one worker, and what those of the others take of each."""
-    push, pull = (
-        [round(size * leg(together=together)) for together in (False, True)]
-        for leg in (job.push_ns_per_byte, job.pull_ns_per_byte)
-    )
+    """Return the legs of an exchange of one worker, which meets those of others by chance."""
+    workers = len(job.workers)
     update = update_ns(graph, size / len(job.servers), 1)
-    return (
-        _Stage("push", job.start_ns + push[0], push[1] - push[0]),
-        _Stage(UPDATE, update, (len(job.workers) - 1) * update),
-        _Stage("pull", job.start_ns + pull[0], pull[1] - pull[0]),
+    own, shared = [], []
+    for leg in (job.push_ns_per_byte, job.pull_ns_per_byte):
+        alone, together = (size * leg(together=each) for each in (False, True))
+        share = together / workers if together > alone else 0.0
+        shared.append(share)
+        own.append(job.start_ns + alone - share)
+    computing = _computing_ns(graph) + 2 * float(
+        moving_ns(graph, np.array([COPY_PASSES * size]))[0]
     )
+    rest, demands = [own[0], 0.0, own[1]], [shared[0], float(update), shared[1]]
+    times = fair_share_times(computing + sum(own), demands, workers)
+    return tuple(
+        _Stage(name, *(round(fixed + busy) for busy in (time, demand, workers * demand)))
+        for name, fixed, time, demand in zip(STAGES, rest, times, demands, strict=True)
+    )
+
+
+def _range(stages: Sequence[_Stage]) -> str:
+    """Say by how much the distance between the workers decides a step."""
+    shorter = sum(stage.ns - stage.apart_ns for stage in stages)
+    longer = sum(stage.at_once_ns - stage.ns for stage in stages)
+    return (
+        f"parameter_server: taking turns, a step would be {shorter / 1e6:.3g} ms shorter; with all "
+        f"workers at once, {longer / 1e6:.3g} ms longer"
+    )
+
+
+def _computing_ns(graph: Graph) -> float:
+    """Return the time of a step on its busiest lane, with the pauses between its tasks.
+
+    The optimizer does not count: the servers run it.
+    """
+    lane, src = graph.tasks["lane"].to_numpy(), graph.edges["src"].to_numpy()
+    stays = ~update_tasks(graph)
+    work = np.bincount(lane, graph.tasks["work_ns"] * stays)
+    ordered = is_in(graph.edges["kind"], *CHAINS) & stays[src]
+    lags = graph.edges["lag_ns"].to_numpy()[ordered]
+    pauses = np.bincount(lane[src[ordered]], lags, len(work))
+    return float((work + pauses).max() / graph.steps)
 
 
 def update_tasks(graph: Graph) -> Mask:
@@ -172,26 +211,22 @@ def _exchanging(
 def _legs(
     graph: Graph, stages: Sequence[_Stage], like: Rows, size: float, late: int
 ) -> tuple[Graph, list[Rows]]:
-    """Put each stage on a lane of its own, one after the other, with what the others take of it."""
+    """Put each stage on a lane of its own, one after the other."""
     legs: list[Rows] = []
     for stage in stages:
-        turns = 2 if stage.others_ns else 1
         graph, lane = add_lane(graph)
         graph, rows = put(
             graph,
             lane,
-            np.repeat(like, turns),
-            name=pd.Categorical(
-                [PREFIX + stage.name, f"{PREFIX}{stage.name} of others"][:turns] * len(like)
-            ),
+            like,
+            name=PREFIX + stage.name,
             kind="host" if stage.name == UPDATE else "collective",
-            work_ns=np.tile([stage.own_ns, stage.others_ns][:turns], len(like)),
+            work_ns=stage.ns,
             bytes=size,
             cost="roofline",
         )
-        own = rows[::turns]
         if legs:
             delay = late if stage.name == UPDATE else 0
-            graph = replace(graph, edges=edge_rows(graph.edges, legs[-1], own, "event", delay))
-        legs.append(own)
+            graph = replace(graph, edges=edge_rows(graph.edges, legs[-1], rows, "event", delay))
+        legs.append(rows)
     return graph, legs
