@@ -13,6 +13,7 @@ from foretrace.graph.check import check
 from foretrace.graph.network import KEY
 from foretrace.replay import replay
 from foretrace.testing import check_transform
+from foretrace.transforms.cluster import ethernet
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.pipeline import pipeline
 from tests.graphs import cpu_job
@@ -235,6 +236,24 @@ def test_one_of_everything_changes_nothing() -> None:
     graph = cpu_layers()
 
     assert pipeline(graph, stages=1, micro_batches=1) is graph
+
+
+def test_a_shaped_link_lends_time_after_a_pause() -> None:
+    """131,072 bytes at 1 Gbit/s are 1.05 ms; while a stage computes 0.1 ms it saves up as much."""
+    plan: dict[str, Any] = {"stages": 2, "micro_batches": 2, "activation_mb": 2}
+    shaped, plain = (
+        pipeline(cpu_layers(), **plan, cluster=ethernet(2, 1.0, burst_bytes=burst))
+        for burst in (131_072, 0)
+    )
+    lent = transfers_ns(plain) - transfers_ns(shaped)
+
+    assert lent[0] == pytest.approx(131_072 * 8, rel=0.01)
+    assert 0 <= lent[1] <= 205 * US
+
+
+def transfers_ns(graph: Graph) -> np.ndarray[Any, Any]:
+    """Return what the transfers take, in order."""
+    return graph.tasks["work_ns"][graph.tasks["kind"] == "p2p"].to_numpy()
 
 
 def test_one_stage_with_micro_batches_accumulates_gradients() -> None:

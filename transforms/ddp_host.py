@@ -145,15 +145,14 @@ def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
 def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
     """Return how long each transfer occupies the link, what a shaped link lends taken off."""
     work = np.array([exchange.cost.ns + BUCKET_NS for exchange in plan.exchanges], np.float64)
-    burst = _burst(plan.placed.cluster)
-    if not burst:
+    lent_ns = credit_ns(plan.placed.cluster)
+    if not lent_ns:
         return np.rint(work).astype(np.int64)
-    credit_ns = burst / outside_gb_per_s(plan.placed.cluster)
     start = graph.tasks["start_ns"].to_numpy()[ready]
     steps = np.array(plan.per_exchange("step"))
     for step in np.unique(steps).tolist():
         mine = steps == step
-        work[mine] = after_credit(work[mine], start[mine], credit_ns)
+        work[mine] = after_credit(work[mine], start[mine], lent_ns)
     return np.rint(work).astype(np.int64)
 
 
@@ -188,7 +187,8 @@ def host_shares(cluster: Cluster) -> tuple[float, float]:
     return max(LEAST_SHARE, compute), 1 / min(MOST_STRETCH, stretch)
 
 
-def _burst(cluster: Cluster) -> float:
-    """Return the bytes that a machine's links lend after a pause."""
+def credit_ns(cluster: Cluster) -> float:
+    """Return the time that a machine's links lend after a pause, that of the bytes let pass."""
     edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
-    return float(sum(data["link"].burst_bytes * data["count"] for *_, data in edges))
+    burst = float(sum(data["link"].burst_bytes * data["count"] for *_, data in edges))
+    return burst / outside_gb_per_s(cluster) if burst else 0.0

@@ -14,7 +14,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.batch_size import batch_size
 from foretrace.transforms.collectives import Cost
 from foretrace.transforms.columns import is_in
-from foretrace.transforms.ddp_host import host_shares
+from foretrace.transforms.ddp_host import credit_ns, host_shares
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.pipeline_cuts import FIRST
 from foretrace.transforms.pipeline_transfers import Sending, reduce_gradients
@@ -123,8 +123,14 @@ def sending(
         ]
         for direction, onward in (("forward", 1), ("backward", -1))
     }
-    shares = (1.0, 1.0) if device else host_shares(placed.cluster)
-    return Sending(sizes, costs, on_device=device, blocking=blocking, shares=shares)
+    return Sending(
+        sizes,
+        costs,
+        on_device=device,
+        blocking=blocking,
+        shares=(1.0, 1.0) if device else host_shares(placed.cluster),
+        credit_ns=0.0 if device else credit_ns(placed.cluster),
+    )
 
 
 def _send_cost(placed: Placed, shape: Shape, pieces: tuple[int, ...], size: int) -> Cost:

@@ -20,6 +20,7 @@ import pandas as pd
 
 from foretrace.graph.network import Network, with_network
 from foretrace.transforms.columns import Rows, append
+from foretrace.transforms.ddp_host import after_credit
 from foretrace.transforms.pipeline_cuts import FIRST, TAIL
 from foretrace.transforms.primitives import edge_rows, insert
 
@@ -49,6 +50,8 @@ ON_HOST: dict[str, Any] = {
 class Sending:
     """How pieces hand on: per boundary the bytes of a micro-batch, and its cost by direction.
 
+    After a pause a link lends ``credit_ns`` of its time.
+
     ``blocking`` says whether a host waits until what it sends forward is taken; ``shares`` are the
     speeds of computing beside transfers and of transfers beside computing.
     """
@@ -58,6 +61,7 @@ class Sending:
     on_device: bool
     blocking: bool
     shares: tuple[float, float] = (1.0, 1.0)
+    credit_ns: float = 0.0
 
 
 class _Transfer(NamedTuple):
@@ -118,7 +122,7 @@ def _with_transfers(
         "name": pd.Categorical([NAMES[each.direction] for each in found]),
         "kind": "p2p",
         "lane": lane,
-        "work_ns": [sending.costs[each.direction][each.boundary].ns for each in found],
+        "work_ns": _work_ns(graph, found, sending),
         "bytes": [float(sending.sizes[each.boundary]) for each in found],
         "cost": pd.Categorical(
             [sending.costs[each.direction][each.boundary].source for each in found]
@@ -126,6 +130,18 @@ def _with_transfers(
     }
     like = np.array([each.sender.last for each in found], np.int64)
     return _on_links(graph, like, [rank for rank, _ in links], columns)
+
+
+def _work_ns(graph: Graph, found: Sequence[_Transfer], sending: Sending) -> Rows:
+    """Return how long each transfer occupies its link; ranks pause at least while they compute."""
+    work = np.array([sending.costs[t.direction][t.boundary].ns for t in found], np.float64)
+    if sending.credit_ns:
+        sender = np.array([each.sender.rank for each in found])
+        sent_at = graph.tasks["start_ns"].to_numpy()[_last_hosts(found)]
+        for rank in np.unique(sender):
+            mine = sender == rank
+            work[mine] = after_credit(work[mine], sent_at[mine], sending.credit_ns)
+    return np.rint(work).astype(np.int64)
 
 
 def _on_links(
