@@ -62,9 +62,12 @@ def test_eight_ranks_meet_at_their_collectives(public_traces: Path) -> None:
     """97 % of the collective time of this DLRM step is waiting for the last rank; it replays."""
     ranks = sorted((public_traces / "param" / "dlrm_v100x8").glob("kineto_*"))
     graph = build(load(ranks))
-    kinds = graph.lanes["kind"].value_counts()
+    links = graph.lanes[graph.lanes["kind"] == "link"]
+    timeline = replay(graph)
 
     assert "97% of the ranks' collective time is waiting for the last to arrive" in graph.notes
     assert sorted(set(graph.lanes["rank"])) == list(range(8))
-    assert kinds["link"] == 1
-    assert replay(graph).settled
+    assert links["role"].tolist() == ["communication", "other"]
+    assert timeline.settled
+    assert timeline.step_ns / 1e6 == pytest.approx(graph.measured_step_ns / 1e6, rel=0.001)
+    assert graph.measured_step_ns / 1e6 == pytest.approx(20.8, abs=0.1)
