@@ -38,14 +38,14 @@ MEMORY_GOAL_GIB = 2.0
 
 
 def one_rank() -> Graph:
-    """Return a job whose collectives begin side by side with its kernels."""
+    """Return a job whose collectives run beside its kernels."""
     tasks: list[Any] = []
     edges: list[Any] = []
     columns: dict[str, list[Any]] = {"step": [], "start_ns": [], "wait": []}
-    calls = TASKS // STEPS // 2
+    calls, last = TASKS // STEPS // 2, -1
     for step in range(STEPS):
         for call in range(calls):
-            meets = call % (calls // COLLECTIVES) == calls // COLLECTIVES - 1
+            meets = call % (calls // COLLECTIVES) == calls // COLLECTIVES // 2
             name, kind, lane = ("all_reduce", "collective", 2) if meets else ("gemm", "kernel", 1)
             row, start = len(tasks), (step * calls + call) * 10_000
             tasks += [
@@ -53,9 +53,13 @@ def one_rank() -> Graph:
                 (name, kind, lane, 200_000 if meets else 9_000, "forward"),
             ]
             edges.append((row, row + 1, "launch", 6_000))
+            if meets:  # what the kernel before it has left is reduced
+                last = row + 1
+                edges.append((row - 1, last, "event"))
             columns["start_ns"] += [start, start + 6_000]
             columns["step"] += [step, step]
             columns["wait"] += ["none", "none"]
+        edges.append((last, len(tasks) - 1, "event"))  # the update needs the last of them
         tasks.append(("cudaDeviceSynchronize", "sync", 0, 5_000, "optimizer"))
         columns["start_ns"].append((step + 1) * calls * 10_000 - 1)
         columns["step"].append(step)

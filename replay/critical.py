@@ -48,13 +48,14 @@ class _Known(NamedTuple):
 
     moments: Longs
     holder: Ints
-    stretch: Longs  # as in the schedule; no rows where nothing is shared
+    stretch: Longs  # as in the schedule; no entries where nothing is shared
     work: Longs
     kind: Bytes
     first: Ints  # edges into each moment
     step: Longs
     lag: Longs
     edge: Ints
+    by_links: Longs
 
 
 def critical_path(steady: Steady) -> Chain:
@@ -100,7 +101,7 @@ def slack(steady: Steady) -> Longs:
     latest = _latest(
         schedule.full_order,
         schedule.holder,
-        _stretch(schedule),
+        _known(schedule).stretch,
         steady.program.work_ns,
         into.first,
         into.step,
@@ -119,7 +120,7 @@ def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
     Where nothing but a release did, it is *moment* itself.
     """
     v = moment % (2 * schedule.prepared.program.tasks)
-    before, why = _step(moment - v, v, *_known(schedule))
+    before, why = _step(moment - v, v, *_known(schedule)[:-1])
     return int(before), int(why)
 
 
@@ -137,30 +138,25 @@ def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
 
 def _known(schedule: Schedule) -> _Known:
     program, into = schedule.prepared.program, schedule.prepared.into
+    none = np.empty(0, np.int64)
     return _Known(
         schedule.moments,
         schedule.holder,
-        _stretch(schedule),
+        none if schedule.stretch_ns is None else schedule.stretch_ns,
         program.work_ns,
         program.kind,
         into.first,
         into.step,
         into.lag_ns,
         into.edge,
+        none if schedule.link_ns is None else schedule.link_ns,
     )
-
-
-def _stretch(schedule: Schedule) -> Longs:
-    """Return what sharing added to the work of each task; no rows where nothing is shared."""
-    none = np.empty((0, 2), np.int64)
-    return none if schedule.stretch_ns is None else schedule.stretch_ns
 
 
 @njit(cache=True)
 def _taken(stretch: Longs, work: Longs, task: int) -> int:
     """Return how long the own work of *task* took."""
-    added = stretch[task, 0] + stretch[task, 1] if len(stretch) else 0
-    return int(work[task % len(work)] + added)
+    return int(work[task % len(work)] + (stretch[task] if len(stretch) else 0))
 
 
 @njit(cache=True)
@@ -214,7 +210,7 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    moments, holder, stretch, work, kind, first, step, lag, edge = known
+    moments, holder, stretch, work, kind, first, step, lag, edge, _ = known
     block = 2 * len(work)
     reached, base = moments[moment], moment - moment % block
     while reached > until:
@@ -242,15 +238,19 @@ def _stretched(
     Return how many segments there are, and where the last one begins.
     """
     moments, _, stretch, work = known[:4]
+    by_links = known[-1]
     row = start % (2 * len(work))
     task = (start - row) // 2 + row
-    end = moments[start] + work[row] + stretch[task, 0] + stretch[task, 1]
-    for which in (1, 0):
-        end -= stretch[task, which]
+    end = moments[start] + work[row] + stretch[task]
+    for why, added in (
+        (CONTENTION, stretch[task] - by_links[task]),
+        (SHARED_LINK, by_links[task]),
+    ):
+        end -= added
         begin = max(until, min(reached, end))
         if begin < reached:
             if size < len(segments):
-                segments[size] = (task, begin, reached, SHARED_LINK + which)
+                segments[size] = (task, begin, reached, why)
             size += 1
             reached = begin
     return size, reached
@@ -262,7 +262,7 @@ def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    moments, holder, stretch, work, kind, first, step, lag, edge = known
+    moments, holder, stretch, work, kind, first, step, lag, edge, _ = known
     block = 2 * len(work)
     seen = np.full(block, -1, np.int64)
     slowest = 0.0

@@ -33,15 +33,17 @@ def run_events(prepared: Prepared, out: Grouped | None = None) -> Schedule:
     """
     program = prepared.program
     load = load_of(program, out or outgoing(program))
-    state = state_before(prepared, load.asks)
+    state = state_before(prepared, load.resource)
     sharing = program.sharing
     flows = None if sharing is None else flows_before(sharing, len(state.holder))
-    order = state.order[: run_loop(load, state, sharing, flows)]
+    order = state.order[: run_loop(load, state, flows)]
     if len(order) < program.moments:
         topological(prepared)  # a cycle explains itself
         raise _deadlock(program, state, order)
-    stretch = None if flows is None else flows.stretch
-    return Schedule(state.moments, state.holder, order, prepared, stretch)
+    if flows is None:
+        return Schedule(state.moments, state.holder, order, prepared)
+    by_links = np.clip(flows.lost, 0, flows.stretch, out=flows.lost)  # both are rounded
+    return Schedule(state.moments, state.holder, order, prepared, flows.stretch, by_links)
 
 
 def _deadlock(program: Program, state: State, order: Ints) -> ReplayError:

@@ -14,7 +14,7 @@ from numba import njit
 from foretrace.replay.state import NEVER
 
 if TYPE_CHECKING:
-    from foretrace.replay.program import Ints
+    from foretrace.replay.program import Ints, Longs
     from foretrace.replay.sharing import Floats
     from foretrace.replay.state import Records
 
@@ -28,38 +28,51 @@ def enter(
     neighbours: Ints,
     tally: Any,
     goal: Floats,
+    lost: Longs,
     behind: Ints,
     at: int,
     task: int,
-    left: int,
-) -> int:
-    """Let *task*, which has *left* ns of work, run with the group *at* from now on.
+    start: int,
+    work: int,
+) -> bool:
+    """Let *task* run with the group *at* from now on; tell whether it does.
 
-    Return how long shared links have held back the group until now.
+    What a negative lag let start in the past has run at full speed since; it may be done.
     """
     group = groups[at]
+    left = work - (tally.now - start)
+    if left <= 0:
+        return False
     _advance(group, tally.now)
     if group.running == 0:
         group.work, group.lost = 0.0, 0.0
-    goal[task] = group.work + left
+    goal[task], lost[task] = group.work + left, round(group.lost)
     behind[task], group.head = group.head, task
     group.running += 1
     if group.running == 1:
         _tell(groups, neighbours, tally, at)
     _mark(groups, tally, at)
     group.refill = True
-    return round(group.lost)
+    return True
 
 
 @njit(cache=True)
 def leave(
-    groups: Records, neighbours: Ints, tally: Any, goal: Floats, behind: Ints, earliest: Ints
+    groups: Records,
+    neighbours: Ints,
+    tally: Any,
+    goal: Floats,
+    lost: Longs,
+    behind: Ints,
+    earliest: Ints,
 ) -> int:
     """End the task that is done first, at the ``end`` of its group; return it."""
     at = earliest[1]
     group = groups[at]
+    tally.now = max(tally.now, group.end)
     _advance(group, group.end)
     task = _next(goal, behind, group.head)
+    lost[task] = round(group.lost) - lost[task]
     _unlink(group, behind, task)
     group.running -= 1
     if group.running == 0:
@@ -138,7 +151,7 @@ def _tell(groups: Records, neighbours: Ints, tally: Any, at: int) -> None:
     for p in range(groups[at].first_neighbour, groups[at].end_neighbour):
         other = neighbours[p]
         groups[other].busy += change
-        if groups[other].busy == max(change, 0):
+        if groups[other].busy == max(change, 0) and groups[other].running > 0:
             _mark(groups, tally, other)
 
 

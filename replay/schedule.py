@@ -20,7 +20,8 @@ class Schedule:
     holder: Ints  # the task whose end let this one have the resource; -1: it did not wait for one
     order: Ints  # moments so that each follows what determined it; of one repetition, or of all
     prepared: Prepared
-    stretch_ns: Longs | None = None  # (tasks, 2): what sharing links, and contention, added to work
+    stretch_ns: Longs | None = None  # what sharing added to the work of each task; none: nothing
+    link_ns: Longs | None = None  # the part of it that shared links added; contention the rest
 
     @property
     def starts(self) -> Longs:

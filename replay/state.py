@@ -24,7 +24,6 @@ class Load(NamedTuple):
     work: Longs
     resource: Ints
     holds: Flags
-    asks: Flags  # starts in its turn: needs a resource, or shares
     first: Ints  # edges out of each moment
     step: Longs
     lag: Longs
@@ -102,33 +101,38 @@ class Flows(NamedTuple):
     begins to run, and an end is rounded to whole ns once, when it is known: nothing drifts.
     """
 
+    group: Ints  # of each task of the window; −1: always at full speed
     groups: Records
     links: Records
     routes: Records  # of the groups, one after another
     neighbours: Ints  # of the groups, one after another
     users: Ints  # groups over each link, one after another
+    earliest: Ints  # tree over groups: who ends first; leaves from the middle on
     tally: Records  # one
     goal: Floats  # of each task: work of its group at which it is done
-    earliest: Ints  # tree over groups: who ends first; leaves from the middle on
-    stretch: Longs  # of each task: ns that sharing links, and then contention, added
+    lost: Longs  # of each task: ns that sharing links added; first, that its group had lost before
+    stretch: Longs  # of each task: ns added in all
 
 
 def load_of(program: Program, out: Grouped) -> Load:
-    """Return what the engine reads of *program*, whose edges are grouped as *out*."""
-    asks = program.resource >= 0
+    """Return what the engine reads of *program*, whose edges are grouped as *out*.
+
+    Tasks that share and need no resource get one that nobody holds: they start in their turn.
+    """
+    resource, holds = program.resource, program.holds
     if program.sharing is not None:
-        asks |= program.sharing.group >= 0
-    return Load(
-        program.work_ns, program.resource, program.holds, asks, out.first, out.step, out.lag_ns
-    )
+        freely = (program.sharing.group >= 0) & (resource < 0)
+        resource = np.where(freely, resource.max(initial=-1) + 1, resource).astype(np.int32)
+        holds = holds & ~freely
+    return Load(program.work_ns, resource, holds, out.first, out.step, out.lag_ns)
 
 
-def state_before(prepared: Prepared, asks: Flags) -> State:
-    """Return the state before anything ran; *asks* tells whose starts are events."""
+def state_before(prepared: Prepared, resource: Ints) -> State:
+    """Return the state before anything ran; *resource* is the load's."""
     program, into = prepared.program, prepared.into
     count = program.moments // 2
-    resources = int(program.resource.max(initial=-1)) + 1
-    events = int(np.count_nonzero(asks)) * program.repetitions + resources + 1
+    resources = int(resource.max(initial=-1)) + 1
+    events = int(np.count_nonzero(resource >= 0)) * program.repetitions + resources + 1
     moments = np.full((program.repetitions, 2, program.tasks), _UNKNOWN, np.int64)
     moments[:, 0] = 0
     moments[:1, 0] = program.release_ns
@@ -162,28 +166,18 @@ def flows_before(sharing: Sharing, tasks: int) -> Flows:
     routes = _records(ROUTE, len(sharing.link))
     routes.link, routes.use = sharing.link, sharing.use
     return Flows(
+        group=sharing.group,
         groups=groups,
         links=links,
         routes=routes,
         neighbours=sharing.neighbour,
         users=sharing.user,
+        earliest=np.concatenate((np.zeros(leaves, np.int32), np.arange(leaves, dtype=np.int32))),
         tally=_records(TALLY, 1),
         goal=np.empty(tasks),
-        earliest=_first_leaves(leaves),
-        stretch=np.zeros((tasks, 2), np.int64),
+        lost=np.zeros(tasks, np.int64),
+        stretch=np.zeros(tasks, np.int64),
     )
-
-
-def _first_leaves(leaves: int) -> Ints:
-    """Return a tree in which each node names the first leaf below it; the root is at 1.
-
-    >>> _first_leaves(4).tolist()
-    [0, 0, 0, 2, 0, 1, 2, 3]
-    """
-    levels = [np.arange(leaves, dtype=np.int32)]
-    while len(levels[-1]) > 1:
-        levels.append(levels[-1][::2])
-    return np.concatenate([np.zeros(1, np.int32), *levels[::-1]])
 
 
 def _records(dtype: np.dtype[Any], count: int) -> Records:

@@ -68,3 +68,11 @@ def times(graph: Graph) -> list[tuple[int, int]]:
     """Return start and end of every task of one repetition."""
     schedule = played(graph)
     return list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True))
+
+
+def added(schedule: Schedule) -> list[tuple[int, int]]:
+    """Return what shared links, and what contention, added to each task."""
+    assert schedule.stretch_ns is not None
+    assert schedule.link_ns is not None
+    contention = schedule.stretch_ns - schedule.link_ns
+    return list(zip(schedule.link_ns.tolist(), contention.tolist(), strict=True))

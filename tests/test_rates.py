@@ -17,7 +17,7 @@ from foretrace.replay.order import prepare, topological
 from foretrace.replay.rates import enter, settle
 from foretrace.replay.sharing import Sharing
 from foretrace.replay.state import flows_before
-from tests.networks import ONE_LINK, job, kernel, played, shared, times, transfer
+from tests.networks import ONE_LINK, added, job, kernel, played, shared, times, transfer
 
 # --- shared links ------------------------------------------------------------------------------
 
@@ -103,10 +103,7 @@ def test_an_end_may_have_to_wait_for_more() -> None:
 
 def test_excess_is_told_apart_by_cause() -> None:
     """100 for the link; nothing for contention."""
-    schedule = played(shared(100, 300))
-
-    assert schedule.stretch_ns is not None
-    assert schedule.stretch_ns.tolist() == [[100, 0], [100, 0]]
+    assert added(played(shared(100, 300))) == [(100, 0), (100, 0)]
 
 
 # --- contention --------------------------------------------------------------------------------
@@ -137,8 +134,7 @@ def test_both_slow_each_other() -> None:
     schedule = played(graph)
 
     assert schedule.end_ns.tolist() == [120, 160]
-    assert schedule.stretch_ns is not None
-    assert schedule.stretch_ns.tolist() == [[0, 60], [0, 60]]
+    assert added(schedule) == [(0, 60), (0, 60)]
 
 
 def test_shares_apply_to_what_the_links_allow() -> None:
@@ -150,8 +146,7 @@ def test_shares_apply_to_what_the_links_allow() -> None:
     schedule = played(graph)
 
     assert schedule.end_ns.tolist() == [400, 400, 1_000]
-    assert schedule.stretch_ns is not None
-    assert schedule.stretch_ns.tolist() == [[200, 100], [200, 100], [0, 0]]
+    assert added(schedule) == [(200, 100), (200, 100), (0, 0)]
 
 
 def test_only_the_kinds_named_are_slowed() -> None:
@@ -268,7 +263,7 @@ def filled(links: int, routes: list[list[int]], uses: list[list[float]]) -> list
     flows, behind = flows_before(sharing, groups), np.full(groups, -1, np.int32)
     tally = flows.tally[0]
     for at in range(groups):
-        enter(flows.groups, flows.neighbours, tally, flows.goal, behind, np.int32(at), at, 100)
+        enter(flows.groups, flows.neighbours, tally, flows.goal, flows.lost, behind, at, at, 0, 100)
     settle(
         flows.groups,
         flows.links,
