@@ -242,7 +242,7 @@ def test_a_shaped_link_lends_time_after_a_pause() -> None:
     """131,072 bytes at 1 Gbit/s are 1.05 ms; while a stage computes 0.1 ms it saves up as much."""
     plan: dict[str, Any] = {"stages": 2, "micro_batches": 2, "activation_mb": 2}
     shaped, plain = (
-        pipeline(cpu_layers(), **plan, cluster=ethernet(2, 1.0, burst_bytes=burst))
+        pipeline(cpu_layers(), **{**plan, "cluster": ethernet(2, 1.0, burst_bytes=burst)})
         for burst in (131_072, 0)
     )
     lent = transfers_ns(plain) - transfers_ns(shaped)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foretrace.transforms.columns import Mask, Rows, append, chosen, is_in
+from foretrace.transforms.parallel_ranks import in_turn
 from foretrace.transforms.pipeline_cuts import FIRST, HEAD, TAIL, Cut, training_lanes
 from foretrace.transforms.primitives import CHAINS, chain, edge_rows
 from foretrace.transforms.selection import launch_edges, on_device
@@ -45,11 +46,10 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Assembled:
-    """The ranks' graph, its runs in the order of each rank, and each task's recorded row."""
+    """The ranks' graph, and its runs in the order of each rank."""
 
     graph: Graph
     runs: tuple[Run, ...]
-    old: Rows
 
 
 def assemble(graph: Graph, cut: Cut, order: Sequence[Sequence[Turn]]) -> Assembled:
@@ -65,7 +65,7 @@ def assemble(graph: Graph, cut: Cut, order: Sequence[Sequence[Turn]]) -> Assembl
     tasks = chosen(tasks, np.arange(len(tasks)) >= count)
     edges = _chains(graph, plan, lanes, _copies(graph, plan))
     together = replace(graph, tasks=tasks, edges=edges, lanes=lanes.table())
-    return Assembled(together, _runs(graph, plan), plan.old)
+    return Assembled(together, _runs(graph, plan))
 
 
 @dataclass(frozen=True)
@@ -249,12 +249,7 @@ def _chains(graph: Graph, plan: _Plan, lanes: _Lanes, edges: pd.DataFrame) -> pd
     """
     incoming, _ = chain(graph)
     lag = np.append(graph.edges["lag_ns"].to_numpy(), 0)[incoming[plan.old]]
-    order = np.argsort(lanes.lane, kind="stable")
-    lane = lanes.lane[order]
-    first = np.flatnonzero(np.append(True, lane[1:] != lane[:-1]))
-    before = np.roll(order, 1)
-    before[first] = order[np.append(first[1:], len(order)) - 1]
-    wraps = np.isin(np.arange(len(order)), first).astype(np.int64)
+    before, order, wraps = in_turn(lanes.lane)
     is_stream = is_in(graph.lanes["kind"], "stream")[lanes.recorded[order]]
     for kind, which in zip(CHAINS, (~is_stream, is_stream), strict=True):
         edges = edge_rows(edges, before[which], order[which], kind, lag[order[which]], wraps[which])

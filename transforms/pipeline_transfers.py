@@ -21,6 +21,7 @@ import pandas as pd
 from foretrace.graph.network import Network, with_network
 from foretrace.transforms.columns import Rows, append
 from foretrace.transforms.ddp_host import after_credit
+from foretrace.transforms.parallel_ranks import in_turn
 from foretrace.transforms.pipeline_cuts import FIRST, TAIL
 from foretrace.transforms.primitives import edge_rows, insert
 
@@ -157,12 +158,7 @@ def _on_links(
     number = int(graph.lanes["id"].max()) + 1 + np.arange(len(ranks))
     values = {"kind": "link", "rank": ranks, "device": -1, "id": number, "role": "communication"}
     lanes = append(graph.lanes, np.zeros(len(ranks), np.int64), values)
-    order = np.argsort(columns["lane"], kind="stable")
-    lane = np.asarray(columns["lane"])[order]
-    first = np.flatnonzero(np.append(True, lane[1:] != lane[:-1]))
-    before = np.roll(order, 1)
-    before[first] = order[np.append(first[1:], len(order)) - 1]
-    wraps = np.isin(np.arange(len(order)), first).astype(np.int64)
+    before, order, wraps = in_turn(columns["lane"])
     edges = edge_rows(graph.edges, rows[before], rows[order], "thread", 0, wraps)
     return replace(graph, tasks=tasks, edges=edges, lanes=lanes), rows
 
