@@ -172,12 +172,24 @@ def flows_before(sharing: Sharing, tasks: int) -> Flows:
         routes=routes,
         neighbours=sharing.neighbour,
         users=sharing.user,
-        earliest=np.concatenate((np.zeros(leaves, np.int32), np.arange(leaves, dtype=np.int32))),
+        earliest=_first_leaves(leaves),
         tally=_records(TALLY, 1),
         goal=np.empty(tasks),
         lost=np.zeros(tasks, np.int64),
         stretch=np.zeros(tasks, np.int64),
     )
+
+
+def _first_leaves(leaves: int) -> Ints:
+    """Return a tree in which each node names the first leaf below it; the root is at 1.
+
+    >>> _first_leaves(4).tolist()
+    [0, 0, 0, 2, 0, 1, 2, 3]
+    """
+    levels = [np.arange(leaves, dtype=np.int32)]
+    while len(levels[-1]) > 1:
+        levels.append(levels[-1][::2])
+    return np.concatenate([np.zeros(1, np.int32), *levels[::-1]])
 
 
 def _records(dtype: np.dtype[Any], count: int) -> Records:
