@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.errors import TransformError
-from foretrace.transforms.cluster import check
+from foretrace.errors import TraceError, TransformError
+from foretrace.transforms.cluster import check, load_cluster
 from foretrace.transforms.cluster_file import parse_cluster, presets
+from foretrace.transforms.collective_tables import Entry, table_of, write_table
 from foretrace.transforms.collectives import collective_cost
 from tests.test_cluster import BOX
 
@@ -43,6 +44,19 @@ SOURCED = BOX.replace("gb_per_s = 10", 'gb_per_s = { value = 10, source = "s" }'
         ('["a", "hub"]', '["a", "c"]', "'box' is disconnected: no way from 'a' to 'b'"),
         ("[links.bus]", "[links]\nbus = 3\n[links.other]", "links.bus is not a table"),
         ("machines = 2", "machines = 2\nwire = 3\n#", "wire is not a list"),
+        ("machines = 2", "machines = 2\ntable = 3", "table is 3, expected the name of a file"),
+        ("machines = 2", "machines = 2\nhost.wake = 3", "host has the unknown key 'wake'; did you"),
+        ("machines = 2", "machines = 2\nhost.contention = 3", "host.contention is not a list"),
+        (
+            "machines = 2",
+            "machines = 2\nhost.contention = [{gbit = 1, compute = 1.5, transfer = 1}]",
+            "host.contention at 1 Gbit/s has a speed above 1",
+        ),
+        (
+            "machines = 2",
+            "machines = 2\nhost.contention = [{gbit = 1, compute = 0.5}]",
+            "host.contention.transfer is None, expected a number",
+        ),
     ],
 )
 def test_mistakes(old: str, new: str, said: str) -> None:
@@ -99,6 +113,39 @@ def test_start_of_collectives() -> None:
     found = parse_cluster(BOX + "\n[collectives]\nbase_us = 0\ncopy_gb_per_s = 500\n", "box")
 
     assert (found.start.base_us, found.start.hop_us, found.start.copy_gb_per_s) == (0, None, 500)
+
+
+def test_what_communication_costs_hosts() -> None:
+    """Waking, buckets, and contention by rising rate whatever the order in the file."""
+    text = """
+[host]
+wake_us = 4000
+[[host.contention]]
+gbit = 1.0
+compute = 0.8
+transfer = 0.9
+[[host.contention]]
+gbit = 0.1
+compute = 1.0
+transfer = 1.0
+"""
+    found = parse_cluster(BOX + text, "box").host
+
+    assert (found.wake_us, found.bucket_us) == (4000, 0)
+    assert found.contention == ((0.1, 1.0, 1.0), (1.0, 0.8, 0.9))
+
+
+def test_a_table_lies_beside_its_file(tmp_path: Path) -> None:
+    """What it has goes before the form; a file that is not there is named."""
+    (tmp_path / "box.toml").write_text('table = "measured.parquet"\n' + BOX, "utf-8")
+    with pytest.raises(TraceError, match=r"measured\.parquet: cannot be read"):
+        load_cluster(str(tmp_path / "box.toml"))
+    write_table(
+        table_of([Entry("", "", "broadcast", 2, 1000, 70_000.0)]), tmp_path / "measured.parquet"
+    )
+    cost = collective_cost(load_cluster(str(tmp_path / "box.toml")), (0, 1), "broadcast", 1000)
+
+    assert (cost.ns, cost.source) == (70_000, "table")
 
 
 def test_the_example_of_the_page() -> None:

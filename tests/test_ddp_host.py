@@ -13,15 +13,15 @@ from foretrace.graph.network import network_of
 from foretrace.replay import replay
 from foretrace.transforms.buckets import caps
 from foretrace.transforms.cluster import ethernet
+from foretrace.transforms.cluster_model import Host
 from foretrace.transforms.ddp import ddp
 from foretrace.transforms.ddp_host import (
-    BUCKET_NS,
     COPY_NS_PER_BYTE,
     ISSUE_NS,
-    WAKE_NS,
     after_credit,
     exchange_on_host,
     host_shares,
+    wake_ns,
 )
 from foretrace.transforms.ddp_plan import Plan, exchanges_of
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 RING_NS = 8 * 1.0456 * 1_000_000 + 65_000
 """An all-reduce of 1 MB between two ranks at 1 Gbit/s: ring, Ethernet's headers, start."""
 COPY_NS = COPY_NS_PER_BYTE * 1_000_000
+HOST = ethernet(2, 1.0).host
+BUCKET_NS, WAKE_NS = 1000 * HOST.bucket_us, 1000 * HOST.wake_us
 
 
 def names(graph: Graph, lane: int) -> list[str]:
@@ -85,7 +87,7 @@ def test_a_step_takes_what_its_parts_take() -> None:
 
 
 def test_small_buckets_overlap_with_backward_and_slow_it() -> None:
-    """The first transfer runs under the second backward task, which keeps 0.79 of its speed."""
+    """The first transfer runs under the second backward task, which keeps 0.83 of its speed."""
     job = cpu_job(shapes=["[[1000,250]]", "[[500,500]]"], backward=20 * MS)
     compute, transfer = host_shares(ethernet(2, 1.0))
     graph = changed(job, bucket_cap_mb=0.5)
@@ -209,11 +211,19 @@ def test_a_shaped_link_shortens_the_first_transfer() -> None:
 
 
 def test_computing_keeps_less_the_faster_the_link() -> None:
-    """As measured behind fixed quanta of computing: 0.9 at 300 Mbit/s, 0.79 at 1 Gbit/s."""
+    """As measured behind fixed quanta of computing; beyond the fastest link as there."""
     shares = [host_shares(ethernet(2, rate))[0] for rate in (0.3, 1.0, 100.0)]
 
-    assert shares == pytest.approx([0.9, 0.794, 0.7], abs=0.001)
-    assert host_shares(ethernet(2, 100.0))[1] == 0.5
+    assert shares == pytest.approx([0.907, 0.833, 0.627])
+    assert host_shares(ethernet(2, 100.0))[1] == pytest.approx(0.472)
+
+
+def test_hosts_of_which_nothing_is_known_neither_slow_down_nor_sleep_long() -> None:
+    """A cluster file may say nothing of them."""
+    silent = replace(ethernet(2, 1.0), host=Host())
+
+    assert host_shares(silent) == (1.0, 1.0)
+    assert wake_ns(silent) == 0
 
 
 def test_the_network_slows_only_the_host_of_the_worker() -> None:

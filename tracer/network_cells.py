@@ -92,6 +92,11 @@ class Measured:
         return _over_ranks([run.forward_ns for run in self.runs])
 
     @property
+    def passes(self) -> int:
+        """How many forward passes a step has."""
+        return int(self.options.get("accumulation", 1))
+
+    @property
     def lone_ns(self) -> int | None:
         """Time of a step of the job alone, with as many copies running as there are ranks."""
         return _over_ranks([run.lone_ns for run in self.runs])
@@ -122,8 +127,10 @@ class Measured:
         if self.noise > REPEAT_LIMIT:
             found.append(f"repeats differ by {self.noise:.1%}")
         forward, lone = self.forward_ns, self.lone_forward_ns
-        if forward and lone and abs(forward / lone - 1) > FORWARD_LIMIT:
-            found.append(f"forward differs by {forward / lone - 1:+.1%} from the job alone")
+        if forward and lone:
+            off = forward / (lone * self.passes) - 1
+            if abs(off) > FORWARD_LIMIT:
+                found.append(f"forward differs by {off:+.1%} from the job alone")
         return tuple(dict.fromkeys(found))
 
     @property

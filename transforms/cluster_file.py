@@ -19,6 +19,7 @@ from foretrace.transforms.cluster_model import (
     MEDIA,
     TRANSPORTS,
     Cluster,
+    Host,
     Level,
     Link,
     Start,
@@ -28,15 +29,19 @@ from foretrace.transforms.cluster_model import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from foretrace.transforms.collective_tables import CollectiveTable
+
 FOLDER = "clusters"
 TABLES = (
     "about", "name", "device", "transport", "devices", "machines", "sources", "links", "wire",
-    "level", "collectives",
+    "level", "collectives", "host", "table",
 )  # fmt: skip
 LINK_KEYS = ("medium", "gb_per_s", "latency_ns", "efficiency", "spread", "burst_bytes")
 WIRE_KEYS = ("link", "count", "pairs")
 LEVEL_KEYS = ("name", "machines", "uplink", "count")
 START_KEYS = ("base_us", "hop_us", "copy_gb_per_s")
+HOST_KEYS = ("wake_us", "bucket_us", "contention")
+CONTENTION_KEYS = ("gbit", "compute", "transfer")
 
 
 def presets() -> tuple[str, ...]:
@@ -59,30 +64,35 @@ def read_cluster(name_or_path: str) -> Cluster:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise TransformError(f"{path}: cannot be read as a cluster ({reason})") from error
-    return parse_cluster(text, path.stem)
+    return parse_cluster(text, path.stem, path.parent)
 
 
 @cache
 def _preset(name: str) -> Cluster:
-    text = files("foretrace.transforms").joinpath(FOLDER, f"{name}.toml").read_text("utf-8")
-    return parse_cluster(text, name)
+    folder = files("foretrace.transforms").joinpath(FOLDER)
+    text = folder.joinpath(f"{name}.toml").read_text("utf-8")
+    return parse_cluster(text, name, Path(str(folder)))
 
 
-def parse_cluster(text: str, name: str) -> Cluster:
-    """Return the cluster that *text* describes; *name* serves where it names none."""
+def parse_cluster(text: str, name: str, folder: Path = Path()) -> Cluster:
+    """Return the cluster that *text* describes; *name* serves where it names none.
+
+    A table of collectives that it names lies in *folder*.
+    """
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise TransformError(f"cluster {name!r} is no TOML: {error}") from error
-    return _Reader(content, str(content.get("name", name))).cluster()
+    return _Reader(content, str(content.get("name", name)), folder).cluster()
 
 
 class _Reader:
     """One file: its tables, and the sources of the figures read so far."""
 
-    def __init__(self, content: dict[str, Any], name: str) -> None:
+    def __init__(self, content: dict[str, Any], name: str, folder: Path) -> None:
         self.content = content
         self.name = name
+        self.folder = folder
         self.sources: dict[str, str] = {}
 
     def cluster(self) -> Cluster:
@@ -98,6 +108,8 @@ class _Reader:
             machines=self.count(self.content.get("machines", 1), "machines"),
             levels=tuple(self.level(row, links) for row in self.table_of("level", list)),
             start=self.start(self.table_of("collectives", dict)),
+            host=self.host(self.table_of("host", dict)),
+            table=self.measured(self.content.get("table")),
             sources=self.sources,
         )
 
@@ -152,6 +164,41 @@ class _Reader:
                 for key, value in row.items()
             }
         )
+
+    def host(self, row: Any) -> Host:
+        row = self.known(row, HOST_KEYS, "host")
+        times = {
+            key: self.figure(row[key], f"host.{key}", may_be_zero=True)
+            for key in HOST_KEYS[:-1]
+            if key in row
+        }
+        return Host(**times, contention=self.contention(row.get("contention", [])))
+
+    def contention(self, rows: Any) -> tuple[tuple[float, float, float], ...]:
+        if not isinstance(rows, list):
+            raise self.wrong("host.contention is not a list")
+        found = []
+        for row in rows:
+            where = "host.contention"
+            known = self.known(row, CONTENTION_KEYS, where)
+            rate, compute, transfer = (
+                self.figure(known.get(key), f"{where}.{key}", may_be_zero=False)
+                for key in CONTENTION_KEYS
+            )
+            if max(compute, transfer) > 1:
+                raise self.wrong(f"{where} at {rate:g} Gbit/s has a speed above 1")
+            found.append((rate, compute, transfer))
+        return tuple(sorted(found))
+
+    def measured(self, name: Any) -> CollectiveTable | None:
+        """Return the table of collectives that the file names, relative to itself."""
+        from foretrace.transforms.collective_tables import read_table
+
+        if name is None:
+            return None
+        if not isinstance(name, str):
+            raise self.wrong(f"table is {name!r}, expected the name of a file")
+        return read_table(self.folder / name)
 
     def figure(self, given: Any, where: str, *, may_be_zero: bool) -> float:
         """Return a figure, and keep its source."""

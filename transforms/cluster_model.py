@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import networkx as nx
+import numpy as np
 
 from foretrace.errors import TransformError
+
+if TYPE_CHECKING:
+    from foretrace.transforms.collective_tables import CollectiveTable
 
 OUTSIDE = "network"
 """The node of a machine's graph that stands for everything outside the machine."""
@@ -74,6 +79,43 @@ class Start:
     copy_gb_per_s: float | None = None
 
 
+@dataclass(frozen=True)
+class Host:
+    """What a process and gloo's threads, which communicate for it, cost each other on its core.
+
+    Attributes
+    ----------
+    wake_us
+        From the end of a collective to the return of the thread that sleeps on it.
+    bucket_us
+        What a collective costs behind computing, beside its bytes.
+    contention
+        (Gbit/s, speed of computing while a transfer runs, speed of a transfer while its process
+        computes), by rising rate of the link.
+    """
+
+    wake_us: float = 0.0
+    bucket_us: float = 0.0
+    contention: tuple[tuple[float, float, float], ...] = ()
+
+    def shares(self, gbit: float) -> tuple[float, float]:
+        """Return the speeds of computing and of transfers that overlap, on a link of this rate.
+
+        Between measured rates by the logarithm of the rate, beyond them as at the nearest.
+
+        Examples
+        --------
+        >>> Host(contention=((0.1, 1.0, 1.0), (10.0, 0.6, 0.5))).shares(1.0)
+        (0.8, 0.75)
+        """
+        if not self.contention or gbit <= 0:
+            return 1.0, 1.0
+        rates, *speeds = np.array(self.contention).T
+        at, known = np.log(gbit), np.log(rates)
+        compute, transfer = (float(np.interp(at, known, speed)) for speed in speeds)
+        return compute, transfer
+
+
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """Equal machines, and the switches between them.
@@ -95,6 +137,10 @@ class Cluster:
         Switches between machines, from the nearest to the farthest; above them one without limit.
     start
         What collectives cost beside the links.
+    host
+        What communication costs the processes.
+    table
+        Measured costs of collectives, which go before the forms.
     sources
         Where each figure comes from, by its place in the file.
     """
@@ -107,6 +153,8 @@ class Cluster:
     machines: int = 1
     levels: tuple[Level, ...] = ()
     start: Start = Start()
+    host: Host = Host()
+    table: CollectiveTable | None = None
     sources: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -78,7 +78,8 @@ def collective_cost(
     algorithm, protocol
         "auto" is what the library would choose; else one of `ALGORITHMS` and `PROTOCOLS`.
     table
-        Measured costs; they are used where nothing else was asked for than "auto".
+        Measured costs, by default the cluster's own; they are used where nothing else was asked for
+        than "auto".
 
     Raises
     ------
@@ -99,6 +100,7 @@ def collective_cost(
     if len(group) == 1:
         return Cost(0, "roofline", 0.0, note="one rank has nothing to exchange")
     estimate = _estimate(cluster, group, kind, size, algorithm, protocol)
+    table = table or cluster.table
     if table is None or (algorithm, protocol) != ("auto", "auto"):
         return _by_form(estimate)
     return _by_table(table, cluster, group, kind, size) or _by_form(estimate)

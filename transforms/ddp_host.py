@@ -7,7 +7,6 @@ backward it waits for one bucket after another and copies the gradients out.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,24 +46,9 @@ to 0.7 ns per byte longer than one without; 0.4 both ways, set by eye on the dev
 models, 100 Mbit to 1 Gbit, two ranks of one core each)."""
 ISSUE_NS = 100_000
 """Host time of ``c10d::allreduce_``, which only issues (profiles of a rank: 0.02 to 0.2 ms)."""
-BUCKET_NS = 300_000
-"""What a bucket costs on the link beside its bytes; set by eye on the development runs."""
-WAKE_NS = 4_000_000
-"""From the end of an all-reduce to the return of the thread that sleeps on it, where gloo's threads
-share its core: one tick of the scheduler. Seen as a constant of the development runs, whatever the
-rate, the model and the buckets."""
 CAST_BYTES = 6
 """A cast between 32 and 16 bits moves 6 bytes per element."""
 WIDTH = 4
-SHARE_LOST, SHARE_POWER, SHARE_MBIT = 0.1, 0.6, 300.0
-"""Computing loses 0.1 x (Mbit/300)^0.6 of its speed while gloo transfers on its core: seen on fixed
-quanta of computing with all-reduces behind them, 100 Mbit to 1 Gbit."""
-STRETCH, STRETCH_POWER, STRETCH_MBIT = 0.07, 1.5, 1_000.0
-"""A transfer takes 1 + 0.07 x (Mbit/1000)^1.5 times as long meanwhile (the same runs)."""
-LEAST_SHARE = 0.7
-MOST_STRETCH = 2.0
-"""What is left of computing, and how much longer transfers take, with no limit on the link: 0.69 to
-0.77, and 1.6 to 2.0 times (the same runs)."""
 
 
 def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
@@ -108,7 +92,7 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
         phase="communication",
         cost="prior",
     )
-    graph = wait(graph, transfers, copies, return_ns=WAKE_NS)
+    graph = wait(graph, transfers, copies, return_ns=wake_ns(plan.placed.cluster))
     member = (link, int(graph.lanes["rank"].iloc[link]))
     compute, transfer = host_shares(plan.placed.cluster)
     network = Network(
@@ -144,7 +128,8 @@ def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
 
 def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
     """Return how long each transfer occupies the link, what a shaped link lends taken off."""
-    work = np.array([exchange.cost.ns + BUCKET_NS for exchange in plan.exchanges], np.float64)
+    bucket_ns = 1000 * plan.placed.cluster.host.bucket_us
+    work = np.array([exchange.cost.ns + bucket_ns for exchange in plan.exchanges], np.float64)
     lent_ns = credit_ns(plan.placed.cluster)
     if not lent_ns:
         return np.rint(work).astype(np.int64)
@@ -181,10 +166,12 @@ def after_credit(
 
 def host_shares(cluster: Cluster) -> tuple[float, float]:
     """Return the speeds that computing, and that transfers keep on a core that does both."""
-    mbit = 8_000 * outside_gb_per_s(cluster) or math.inf
-    compute = 1 - SHARE_LOST * (mbit / SHARE_MBIT) ** SHARE_POWER
-    stretch = 1 + STRETCH * (mbit / STRETCH_MBIT) ** STRETCH_POWER
-    return max(LEAST_SHARE, compute), 1 / min(MOST_STRETCH, stretch)
+    return cluster.host.shares(8 * outside_gb_per_s(cluster))
+
+
+def wake_ns(cluster: Cluster) -> int:
+    """Return the time from the end of a collective to the return of a thread that waits for it."""
+    return round(1000 * cluster.host.wake_us)
 
 
 def credit_ns(cluster: Cluster) -> float:
