@@ -6,7 +6,7 @@ replays after and before the change, applied to the step time that was really me
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from foretrace.transforms.calibration import Calibration
     from foretrace.transforms.scenario import Scenario
 
+TRANSFERS = ("collective", "p2p")
+"""Kinds of tasks that move data between workers."""
 RESAMPLES = 1_000
 SEED = 20_260_101
 LEVEL = 0.90
@@ -99,8 +101,17 @@ class Prediction:
 
     @property
     def predicted_ns(self) -> float:
-        """The measured step times the ratio of the replays."""
-        return self.measured.step_ns * self.replayed_after_ns / self.replayed_before_ns
+        """The replay after, times what a measured step takes of its replay.
+
+        Transfers that the change put on the critical path were not recorded: they stay as they are.
+        """
+        before, after = (
+            sum(path.get(kind, 0.0) for kind in TRANSFERS)
+            for path in (self.critical_path_before, self.critical_path_after)
+        )
+        added = max(after - before, 0.0)
+        recorded = self.replayed_after_ns - added
+        return self.measured.step_ns * recorded / self.replayed_before_ns + added
 
     @property
     def speedup(self) -> float:
@@ -194,17 +205,16 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         raise TransformError("nothing is left of the step after the change; use a smaller change")
     costs = _cost_shares(changed)
     error = validated_error(changes_made(scenario, changed), on_device=has_device(graph))
-    predicted_ns = measured.step_ns * after.step_ns / before.step_ns
     varied = step_interval(measured.samples_ns)
     doubtful = doubts(measured, before)
     ratio, more = after.step_ns / before.step_ns, _samples(graph, changed)
     missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
-    return Prediction(
+    found = Prediction(
         scenario=describe_scenario(scenario),
         measured=measured,
         replayed_before_ns=before.step_ns,
         replayed_after_ns=after.step_ns,
-        interval_ns=interval(predicted_ns, varied, missed),
+        interval_ns=(0.0, 0.0),
         step_interval=varied,
         status="validated" if error.is_validated and not doubtful else "unvalidated",
         critical_path_before=known.critical_path,
@@ -221,6 +231,7 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
         + uncovered(graph, changed),
     )
+    return replace(found, interval_ns=interval(found.predicted_ns, varied, missed))
 
 
 def has_device(graph: Graph) -> bool:

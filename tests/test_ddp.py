@@ -13,6 +13,7 @@ from foretrace.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.ddp import ddp
 from foretrace.transforms.job_cluster import KEY
+from foretrace.transforms.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
 from tests import graphs
 from tests.ddp_jobs import cpu_job, gpu_job
@@ -78,7 +79,10 @@ def test_the_command_line_reads_it() -> None:
     [
         ({"workers": 0, "network": "1Gbps"}, "workers=0 is out of range"),
         ({"workers": 2}, "nothing says what joins 2 workers"),
-        ({"workers": 2, "network": "1Gbps", "compression": "zip"}, "choose one of fp16, bf16"),
+        (
+            {"workers": 2, "network": "1Gbps", "compression": "zip"},
+            "choose one of fp16, bf16, powersgd",
+        ),
         ({"workers": 2, "network": "1Gbps", "compression": "bf16"}, "gloo adds up no bf16"),
         ({"workers": 2, "network": "1Gbps", "backend": "nccl"}, "on CPUs it is gloo"),
         ({"workers": 2, "network": "1Gbps", "backend": "mpi"}, "choose one of nccl, gloo"),
@@ -137,3 +141,13 @@ def test_a_rank_of_a_gloo_job_is_refused() -> None:
 
     with pytest.raises(TransformError, match="a rank of a gloo job"):
         ddp(job, workers=4, network="1Gbps")
+
+
+def test_power_sgd_is_the_what_if_of_its_own() -> None:
+    """As a compression it has one column per factor."""
+    job = cpu_job(shapes=["[[1000,250]]"])
+    one = ddp(job, workers=2, network="1Gbps", compression="powersgd")
+    other = powersgd(ddp(job, workers=2, network="1Gbps"))
+
+    assert one.tasks["bytes"][one.tasks["kind"] == "collective"].tolist() == [4_000.0, 1_000.0]
+    assert one.tasks.equals(other.tasks)

@@ -221,3 +221,18 @@ def test_hardware_is_told_by_the_lanes() -> None:
     """A stream makes a GPU job, threads alone a CPU job."""
     assert has_device(device_bound())
     assert not has_device(literal([("step", "host", 0, 10, None)]))
+
+
+def test_added_transfers_are_not_scaled_with_the_recording() -> None:
+    """A replay that is 2 % short says nothing about a network: what it adds is added."""
+    before = predict(cpu_job(), ())
+    missed = replace(
+        before,
+        measured=replace(before.measured, step_ns=102.0),
+        replayed_before_ns=100.0,
+        replayed_after_ns=300.0,
+        critical_path_before={"host": 100.0},
+        critical_path_after={"host": 110.0, "collective": 150.0, "p2p": 40.0},
+    )
+
+    assert missed.predicted_ns == 1.02 * 110 + 190

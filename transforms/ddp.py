@@ -17,6 +17,7 @@ from foretrace.transforms.devices import hardware
 from foretrace.transforms.gradients import MB, Gradient, gradients, total_bytes
 from foretrace.transforms.job_cluster import KEY, Placed, place_workers
 from foretrace.transforms.parameters import choice, whole
+from foretrace.transforms.powersgd import powersgd
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.selection import has_device, within_operator
 from foretrace.transforms.stragglers import late_ns
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from foretrace.transforms.cluster_model import Cluster
 
 EXACT = ("shapes", "model")
-COMPRESSIONS = ("fp16", "bf16")
+COMPRESSIONS = ("fp16", "bf16", "powersgd")
 BACKENDS = ("nccl", "gloo")
 
 
@@ -73,7 +74,8 @@ def ddp(
     broadcast_buffers
         Rank 0 sends the buffers (of batch norms, say) before each forward pass.
     compression
-        "fp16" or "bf16": gradients are cast to 16 bits on the wire.
+        "fp16" or "bf16": gradients are cast to 16 bits on the wire. "powersgd": as what-if
+        `powersgd`, with rank 1.
     backend
         "nccl" on devices, "gloo" on CPUs.
     parameters, gradient_mb
@@ -127,13 +129,16 @@ def ddp(
         is_given=bucket_cap_mb is not None or first_bucket_mb is not None,
         copies_back=not gradient_as_bucket_view,
         broadcasts=broadcast_buffers,
-        compressed=compression is not None,
+        compressed=compression in ("fp16", "bf16"),
     )
     found = gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
+    if recorded and compression is not None:
+        raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     if recorded:
         return _changed(graph, found, workers, placed, setup)
     assert placed is not None
-    return _spread(graph, found, placed, setup)
+    changed = _spread(graph, found, placed, setup)
+    return powersgd(changed) if compression == "powersgd" else changed
 
 
 class _Setup(NamedTuple):
@@ -206,8 +211,6 @@ def _changed(
             f"the job was recorded on {before} ranks; say what joins {workers} workers: "
             'cluster=... or network="25Gbps"'
         )
-    if setup.compressed:
-        raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     late = late_ns(graph, workers) - late_ns(graph, before or workers)
     change = Change(
         placed,
