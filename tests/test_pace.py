@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+import foretrace.report_advise  # noqa: F401 - brings the text of explanations
+from foretrace.explain import explain
 from foretrace.graph.build import build
 from foretrace.pace import RankPace, pace_setter, paces
 from foretrace.replay import replay
+from foretrace.report import as_json, as_text
+from foretrace.summary import summarise
+from foretrace.transforms import parse_scenario
 from foretrace.transforms.literal import literal
 from tests.tiny import Row, call, kernel, note, op, steps, sync, trace
 
@@ -79,6 +85,23 @@ def test_devices_without_a_host_begin_with_their_first_task() -> None:
 
     assert [each.path_ns for each in found] == [0, 9]
     assert found[0].begins_ns == 0 < found[1].begins_ns
+
+
+def test_summary_and_explanation_name_the_rank() -> None:
+    """One line per rank and one sentence; before and after a change."""
+    rows = [steps(6, 600, step(ns)) for ns in (100, 400)]
+    every = [{**row, "rank": number} for number, one in enumerate(rows) for row in one]
+    recorded = trace(every, ranks=(0, 1))
+    told = as_text(summarise(recorded))
+    known = json.loads(as_json(summarise(recorded)))
+    why = as_text(explain(build(recorded), parse_scenario(["straggler(rank=0, slowdown=9)"])))
+
+    assert "  rank 1                        0.00         0.00         0.30      4 of 4\n" in told
+    assert "rank 1 sets the pace: it is the last at 4 of 4 collectives" in told
+    assert known["pace"].startswith("rank 1 sets the pace")
+    assert [each["last_at"] for each in known["pace_of_ranks"]] == [0, 4]
+    assert "  before      rank 1 sets the pace" in why
+    assert "  after       rank 0 sets the pace" in why
 
 
 def test_nothing_is_said_of_a_rank_for_nothing() -> None:

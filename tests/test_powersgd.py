@@ -79,6 +79,33 @@ def test_bucket_of_vectors_makes_one_all_reduce() -> None:
     assert sorted(sent["bytes"]) == [1_000, 4_000, 500_000]
 
 
+def test_vectors_alone_travel_as_they_are() -> None:
+    """No bucket has a matrix in it: nothing is multiplied."""
+    recorded = host_job()
+    shapes = (
+        recorded.operators["shapes"]
+        .astype(object)
+        .map({"[[500, 250]]": "[[125000]]", "[[1000, 250]]": "[[250000]]"})
+    )
+    plain = replace(
+        recorded,
+        operators=recorded.operators.assign(shapes=shapes.astype("category")),
+        meta=replace(recorded.meta, extra={}),
+    )
+    changed = powersgd(ddp(plain, workers=2, network="1Gbps"))
+
+    assert "PowerSGD second factor" not in set(changed.tasks["name"])
+    assert changed.notes[-1] == "powersgd: rank 1, 3 MB travel instead of 3 in 2 steps"
+
+
+def test_buckets_of_other_bytes_cannot_be_told() -> None:
+    """After the fp16 hook a bucket has half the bytes of its gradients."""
+    halved = ddp(host_job(), workers=2, network="1Gbps", compression="fp16")
+
+    with pytest.raises(TransformError, match="powersgd cannot tell which parameters"):
+        powersgd(halved)
+
+
 def test_update_waits_for_the_second_factor() -> None:
     """Gradients are multiplied out of both factors."""
     for kind, update in ((host_job, "update"), (device_job, "update_kernel")):

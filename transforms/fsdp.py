@@ -114,10 +114,6 @@ def fsdp(
     if workers == 1:
         return graph
     found = units(graph, gradients(graph), wrap)
-    if device and any(unit.final < 0 for unit in found):
-        raise TransformError(
-            "fsdp needs the host task of every gradient; record with torch.profiler"
-        )
     moves = [
         move
         for step in dict.fromkeys(unit.step for unit in found)
