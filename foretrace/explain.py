@@ -106,9 +106,10 @@ def explain(graph: Graph, scenario: Scenario) -> Explanation:
     return explained(baseline(graph), scenario)
 
 
-def explained(known: Baseline, scenario: Scenario) -> Explanation:
-    """Explain the gain of *scenario* over a baseline that is known."""
-    before, after = known.timeline, replay(apply(known.graph, scenario), like=known.timeline)
+def explained(known: Baseline, scenario: Scenario, after: Timeline | None = None) -> Explanation:
+    """Explain the gain of *scenario* over a baseline that is known, and its replay if that is."""
+    before = known.timeline
+    after = after or replay(apply(known.graph, scenario), like=before)
     causes, phases, modules = (_shifts(before, after, by) for by in ("cause", "phase", "module"))
     differences = [shift.work_ns[1] - shift.work_ns[0] for shift in causes]
     return Explanation(

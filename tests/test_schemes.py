@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from foretrace.errors import TransformError
+from foretrace.graph.network import network_of
+from foretrace.transforms.cluster import load_cluster
 from foretrace.transforms.collective_tasks import workers_of
 from foretrace.transforms.literal import literal
-from foretrace.transforms.schemes import of_workers, place_alone
+from foretrace.transforms.schemes import of_workers, overlapping, place_alone
 from tests.graphs import cpu_job, gpu_job
 
 NOWHERE: dict[str, Any] = {"cluster": None, "network": None, "nodes": None}
@@ -43,3 +45,17 @@ def test_no_workers_are_refused() -> None:
     """None is too few."""
     with pytest.raises(TransformError, match="workers=0 is out of range"):
         place_alone(cpu_job(), "p3", 0, **{**NOWHERE, "network": "25Gbps"})
+
+
+def test_transfers_and_what_overlaps_slow_each_other() -> None:
+    """Kernels and NCCL by what is known of devices; computing and gloo by what a cluster says."""
+    on_host, on_device = (
+        network_of(overlapping(job, [1], load_cluster(name)))
+        for job, name in ((cpu_job(), "shaped-links"), (gpu_job(), "dgx-a100"))
+    )
+
+    assert on_host is not None
+    assert (on_host.members, on_host.slowed) == (((1, 0),), ("host",))
+    assert on_host.compute_share < 1
+    assert on_device is not None
+    assert (on_device.transfer_share, on_device.slowed) == (0.9, ("kernel",))

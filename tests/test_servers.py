@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from foretrace.transforms.cluster import ethernet
@@ -58,7 +60,13 @@ def test_one_machine_alone_sends_nothing() -> None:
 
 
 def test_update_adds_up_what_came() -> None:
-    """8 passes for one gradient; for two, they are stacked and their mean is taken before: 7."""
+    """8 passes for one gradient; for two, they are stacked and their mean is taken before: 7.
+
+    An update runs from the caches of the probed machine, copies do not.
+    """
     graph = literal([("a", "host", 0, 5, None)])
 
+    probed = replace(graph, meta=replace(graph.meta, machine={"copy_gbps": 20, "update_gbps": 50}))
+
     assert [update_ns(graph, 1e6, gradients) for gradients in (1, 2)] == [800_000, 1_500_000]
+    assert [update_ns(probed, 1e6, gradients) for gradients in (1, 2)] == [160_000, 510_000]

@@ -16,7 +16,7 @@ from foretrace.transforms.primitives import edge_rows
 from foretrace.transforms.priority_lanes import PULL, PUSH, Exchange, served
 from foretrace.transforms.removal import remove
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.schemes import of_workers, place_alone
+from foretrace.transforms.schemes import of_workers, overlapping, place_alone
 from foretrace.transforms.selection import has_device, launch_edges
 from foretrace.transforms.servers import Servers, update_ns
 from foretrace.transforms.stragglers import late_ns
@@ -156,6 +156,8 @@ def _exchanging(
         for at, leg in served([exchanges[i] for i in mine], apart=job.apart)
     ]
     graph, pushes, pulls = _on_lanes(graph, found, slices, exchanges, order, apart=job.apart)
+    lanes = np.unique(graph.tasks["lane"].to_numpy()[np.append(pushes, pulls)])
+    graph = overlapping(graph, lanes.tolist(), job.placed.cluster)
     between = np.rint([each.between_ns for each in exchanges]).astype(np.int64)
     graph = replace(graph, edges=edge_rows(graph.edges, pushes, pulls, "event", between))
     graph = _issued(graph, found, slices, pushes)

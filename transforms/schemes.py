@@ -10,14 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
+from foretrace.graph.network import Network, with_network
 from foretrace.transforms.collective_tasks import with_workers
+from foretrace.transforms.ddp_device import TRANSFER_SHARE, overlap_share
+from foretrace.transforms.ddp_host import host_shares
 from foretrace.transforms.job_cluster import place_workers
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.selection import has_device
 from foretrace.transforms.transfers import communicates
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster import Cluster
     from foretrace.transforms.job_cluster import Placed
 
 
@@ -56,3 +62,17 @@ def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Grap
     """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)
+
+
+def overlapping(graph: Graph, lanes: Sequence[int], cluster: Cluster) -> Graph:
+    """Let transfers on *lanes* and what the worker computes meanwhile slow each other."""
+    device = has_device(graph)
+    compute, transfer = (overlap_share(graph), TRANSFER_SHARE) if device else host_shares(cluster)
+    rank = int(graph.lanes["rank"].iloc[0])
+    network = Network(
+        members=tuple((lane, rank) for lane in lanes),
+        compute_share=compute,
+        transfer_share=transfer,
+        slowed=("kernel",) if device else ("host",),
+    )
+    return with_network(graph, network)

@@ -79,5 +79,6 @@ def update_ns(graph: Graph, size: float, gradients: int) -> int:
     They are stacked (read and written), their mean is taken, and parameters are updated.
     """
     summing = 3 * gradients + 1 if gradients > 1 else 0
-    rate = machine_rate(graph, "copy_gbps") or HOST_GBPS
-    return round((summing + PASSES) * size / rate)
+    copying, updating = (machine_rate(graph, f"{what}_gbps") for what in ("copy", "update"))
+    passes_ns = summing / (copying or HOST_GBPS) + PASSES / (updating or HOST_GBPS)
+    return round(passes_ns * size)
