@@ -36,8 +36,8 @@ PREFIX = "FSDP "
 GATHER = "all_gather"
 TENSOR_NS = 450_000
 """Host time per parameter and step of torch's own Python: hooks, views, and an optimizer that works
-on shares. Two ranks over a link without limit took 0.43 and 0.47 ms per parameter longer than alone,
-collectives and copies taken off (models gpt and wide, torch 2.13, the machine of
+on shares. Two ranks over a link without limit took 0.43 and 0.47 ms per parameter longer than
+alone, collectives and copies taken off (models gpt and wide, torch 2.13, the machine of
 traces/network-epyc-1)."""
 COPY_PASSES = 2
 """A copy between parameters and a unit's buffer reads and writes every byte once; so does one of a
