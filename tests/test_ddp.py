@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
+from foretrace.predict import predict
 from foretrace.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.ddp import ddp
@@ -151,3 +152,11 @@ def test_power_sgd_is_the_what_if_of_its_own() -> None:
 
     assert one.tasks["bytes"][one.tasks["kind"] == "collective"].tolist() == [4_000.0, 1_000.0]
     assert one.tasks.equals(other.tasks)
+
+
+def test_each_worker_has_samples_of_its_own() -> None:
+    """Four times as many per step: a speed-up counts samples per second."""
+    found = predict(cpu_job(), parse_scenario(["ddp(workers=4, network='25Gbps')"]))
+
+    assert found.samples == 4
+    assert 1 < found.speedup < 4

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import TransformError
+from foretrace.transforms.applied import more_samples
 from foretrace.transforms.buckets import Caps, caps
 from foretrace.transforms.collective_tasks import with_workers
 from foretrace.transforms.collectives import collective_cost
@@ -196,7 +197,7 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
         notes.append(f"ddp: sizes of gradients are {found[0].source}; they become ready evenly")
     if on_device and (device := hardware(graph)) and "overlap_share" not in device.figures:
         notes.append("ddp: how much NCCL slows kernels down is known of the A100 only")
-    return noted(_of_workers(changed, workers, placed), *notes)
+    return noted(_of_workers(graph, changed, workers, placed), *notes)
 
 
 def _changed(
@@ -222,11 +223,13 @@ def _changed(
     changed = change_recorded(graph, found, change)
     where = "their network" if placed is None else placed.cluster.name
     text = f"ddp: {workers} workers on {where}; all-reduces of the recording are put anew"
-    return noted(_of_workers(changed, workers, placed), text)
+    return noted(_of_workers(graph, changed, workers, placed), text)
 
 
-def _of_workers(graph: Graph, workers: int, placed: Placed | None) -> Graph:
-    """Return *graph* as the job of so many workers."""
+def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placed | None) -> Graph:
+    """Return *graph* as the job of so many workers, each with samples of its own."""
+    recorded = graph.meta.world_size or (workers if communicates(before).any() else 1)
+    graph = more_samples(graph, workers / recorded)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     if placed is None:
         return graph
