@@ -45,7 +45,7 @@ def one_rank() -> Graph:
     calls, last = TASKS // STEPS // 2, -1
     for step in range(STEPS):
         for call in range(calls):
-            meets = call % (calls // COLLECTIVES) == calls // COLLECTIVES // 2
+            meets = (call + 5) % (calls // COLLECTIVES) == 0
             name, kind, lane = ("all_reduce", "collective", 2) if meets else ("gemm", "kernel", 1)
             row, start = len(tasks), (step * calls + call) * 10_000
             tasks += [

@@ -35,7 +35,8 @@ class Network:
       share it max-min fairly: equal shares, unless one cannot use its own.
     - ``members``: (row in lanes, rank): the ranks that a transfer of this lane joins. A lane that
       is not named here belongs to the rank in lanes, and to the device there if that is not −1.
-    - ``compute_share``: speed of tasks of the kinds ``slowed`` while a transfer of their rank runs.
+    - ``compute_share``: speed of tasks of the kinds ``slowed`` while a transfer of their rank runs;
+      lags are not slowed.
     - ``transfer_share``: speed of a transfer, relative to its share of the links, while such a
       task of one of its ranks runs.
     """

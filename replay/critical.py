@@ -1,4 +1,4 @@
-"""Which chain of causes makes a step as long as it is, and how much room the other tasks have.
+"""Which chain of causes makes a step as long as it is.
 
 The steady schedule is walked back from one start of the pace-setting lane to the start a pattern
 earlier. Every moment has one binding cause, so the parts add up to the period, exactly.
@@ -92,28 +92,6 @@ def limiting_cycle(steady: Steady) -> Chain:
     return _chain(steady.schedule, late, int(steady.schedule.moments[early]))
 
 
-def slack(steady: Steady) -> Longs:
-    """Return per row of the window how much later a task could start and nothing end later, in ns.
-
-    "Nothing": the last end of the whole run. The order in which resources were handed out is kept.
-    """
-    schedule, into = steady.schedule, steady.schedule.prepared.into
-    latest = _latest(
-        schedule.full_order,
-        schedule.holder,
-        _known(schedule).stretch,
-        steady.program.work_ns,
-        into.first,
-        into.step,
-        into.lag_ns,
-        int(schedule.ends.max()),
-        len(schedule.moments),
-    )
-    begin = steady.window * 2 * steady.program.tasks
-    room: Longs = (latest - schedule.moments)[begin : begin + steady.program.tasks]
-    return room
-
-
 def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
     """Return which moment determined *moment*, and why: a position in `REASONS`.
 
@@ -138,18 +116,17 @@ def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
 
 def _known(schedule: Schedule) -> _Known:
     program, into = schedule.prepared.program, schedule.prepared.into
-    none = np.empty(0, np.int64)
     return _Known(
         schedule.moments,
         schedule.holder,
-        none if schedule.stretch_ns is None else schedule.stretch_ns,
+        schedule.stretch_ns,
         program.work_ns,
         program.kind,
         into.first,
         into.step,
         into.lag_ns,
         into.edge,
-        none if schedule.link_ns is None else schedule.link_ns,
+        schedule.link_ns,
     )
 
 
@@ -284,35 +261,3 @@ def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
         if why == RELEASE:
             return late, early
         moment = before
-
-
-@njit(cache=True)
-def _latest(
-    order: Ints,
-    holder: Ints,
-    stretch: Longs,
-    work: Longs,
-    first: Ints,
-    step: Longs,
-    lag: Longs,
-    deadline: int,
-    size: int,
-) -> Longs:
-    """Return the latest time of each moment that delays no end beyond *deadline*."""
-    count = len(work)
-    latest = np.full(size, deadline, np.int64)
-    for moment in order[::-1]:
-        v = moment % (2 * count)
-        base = moment - v
-        if v < count:
-            own = _taken(stretch, work, base // 2 + v)
-            latest[moment] = min(latest[moment], latest[moment + count] - own)
-            held_by = holder[base // 2 + v]
-            if held_by >= 0:
-                release = held_by // count * 2 * count + count + held_by % count
-                latest[release] = min(latest[release], latest[moment])
-        for p in range(first[v], first[v + 1]):
-            source = base + step[p]
-            if source >= 0:
-                latest[source] = min(latest[source], latest[moment] - lag[p])
-    return latest

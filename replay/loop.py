@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from foretrace.replay.program import Ints, Longs
     from foretrace.replay.state import Flows, Load, State
 
+PARTS = "abffabb0a61c3501"
+"""Beginning of the SHA-256 of rates.py and fairness.py, which are compiled into `run_loop`.
+
+Numba keeps what it compiled until *this* file changes, whatever becomes of those.
+"""
+
 
 @njit(cache=True)
 def run_loop(  # noqa: C901, PLR0912, PLR0915  # one hot loop

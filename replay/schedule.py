@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,16 +12,23 @@ if TYPE_CHECKING:
     from foretrace.replay.program import Ints, Longs
 
 
+def _nothing() -> Longs:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True)
 class Schedule:
-    """When every task of a program starts and ends."""
+    """When every task of a program starts and ends.
+
+    The last two have a row per task, as ``holder``, or none at all where nothing is shared.
+    """
 
     moments: Longs  # numbered as in `program`
     holder: Ints  # the task whose end let this one have the resource; -1: it did not wait for one
     order: Ints  # moments so that each follows what determined it; of one repetition, or of all
     prepared: Prepared
-    stretch_ns: Longs | None = None  # what sharing added to the work of each task; none: nothing
-    link_ns: Longs | None = None  # the part of it that shared links added; contention the rest
+    stretch_ns: Longs = field(default_factory=_nothing)  # what sharing added to the work of each
+    link_ns: Longs = field(default_factory=_nothing)  # the part of it that shared links added
 
     @property
     def starts(self) -> Longs:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, slack, time_by
+from foretrace.notebook import card
+from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, time_by
+from foretrace.replay.slack import slack
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -81,8 +83,9 @@ class Timeline:
         """Segments of the critical path in order of time.
 
         Columns: ``task``, ``from_ns``, ``to_ns``, ``why`` (``"work"``, an edge kind: the time
-        between two tasks, or ``"resource"``, an empty segment after which the holder of a
-        resource follows), and ``kind``, ``phase``, ``module``, ``lane`` of the task. The lengths
+        between two tasks, ``"resource"``, an empty segment after which the holder of a resource
+        follows, ``"shared link"`` and ``"contention"``, by which the task took longer because of
+        others), and ``kind``, ``phase``, ``module``, ``lane`` of the task. The lengths
         add up to `cycle` periods.
         """
         return self._segments(self.path)
@@ -136,13 +139,28 @@ class Timeline:
 
     @cached_property
     def lanes(self) -> pd.DataFrame:
-        """Time per repetition and lane: ``work_ns``, ``waiting_ns`` inside calls, ``idle_ns``."""
+        """Time per repetition and lane: ``work_ns``, ``waiting_ns`` and ``idle_ns``.
+
+        Waiting is inside calls, and what sharing adds to transfers and to what they slow.
+        """
         tasks, count = self.graph.tasks, len(self.graph.lanes)
         lane = tasks["lane"].to_numpy()
         work = np.bincount(lane, tasks["work_ns"], count)
         taken = np.bincount(lane, self.end_ns - self.start_ns, count)
         idle = np.maximum(self.period_ns - taken, 0.0)
         return pd.DataFrame({"work_ns": work, "waiting_ns": taken - work, "idle_ns": idle})
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the step, what it consists of, and what its lanes do."""
+        facts = {
+            "step, ms": self.step_ns / 1e6,
+            "set by": self.bottleneck,
+            "steps in the window": self.graph.steps,
+            "samples per second": self.throughput,
+            "settled": "yes" if self.settled else "no",
+        }
+        path = {f"{cause}, on the path": (ns / 1e6,) for cause, ns in self.breakdown().items()}
+        return card("Timeline", facts, path)
 
     def _per_step(self, period_ns: float | None) -> float | None:
         return None if period_ns is None else period_ns / self.graph.steps

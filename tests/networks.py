@@ -72,7 +72,5 @@ def times(graph: Graph) -> list[tuple[int, int]]:
 
 def added(schedule: Schedule) -> list[tuple[int, int]]:
     """Return what shared links, and what contention, added to each task."""
-    assert schedule.stretch_ns is not None
-    assert schedule.link_ns is not None
     contention = schedule.stretch_ns - schedule.link_ns
     return list(zip(schedule.link_ns.tolist(), contention.tolist(), strict=True))

@@ -18,11 +18,11 @@ from foretrace.replay.critical import (
     Chain,
     critical_path,
     limiting_cycle,
-    slack,
 )
 from foretrace.replay.order import prepare
 from foretrace.replay.program import END_END, START_START, Program
 from foretrace.replay.schedule import Schedule
+from foretrace.replay.slack import slack
 from foretrace.replay.steady import Steady, steady_state
 from tests.networks import ONE_LINK, kernel, transfer
 from tests.networks import job as networks_job

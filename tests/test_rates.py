@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from foretrace.graph.network import Network, with_network
 from foretrace.replay.engines import run_events, run_static
+from foretrace.replay.loop import PARTS
 from foretrace.replay.lower import lower
 from foretrace.replay.order import prepare, topological
 from foretrace.replay.rates import enter, settle
@@ -297,12 +299,12 @@ def test_neutral_network_is_no_network() -> None:
     assert times(graph) == times(with_network(graph, Network()))
 
 
-def test_compiled_loop_is_no_older_than_its_parts() -> None:
-    """Numba renews the cache of a function when its own file changes, not with what it calls."""
-    parts = Path(settle.py_func.__code__.co_filename)
-    cached = list((parts.parent / "__pycache__").glob("loop.run_loop-*.nbi"))
-    if not cached:
-        pytest.skip("nothing is compiled here yet")
+def test_compiled_loop_is_renewed_with_its_parts() -> None:
+    """The digest in loop.py must follow them, or numba's cache would keep what they were."""
+    folder = Path(settle.py_func.__code__.co_filename).parent
+    digest = sha256()
+    for name in ("rates.py", "fairness.py"):
+        digest.update((folder / name).read_bytes())
 
-    newest = max(file.stat().st_mtime_ns for file in cached)
-    assert newest > parts.stat().st_mtime_ns, "touch replay/loop.py"
+    assert digest.hexdigest().startswith(PARTS)
+    assert len(PARTS) == 16

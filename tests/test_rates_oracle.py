@@ -148,7 +148,7 @@ def ready(
     }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(cases())
 def test_compiled_rates_are_those_of_the_plain_simulation(case: Case) -> None:
     """Every start and end, but for the rounding of ends that lie between two ns."""
