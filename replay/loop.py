@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.replay.program import Ints, Longs
     from foretrace.replay.state import Flows, Load, State
 
-PARTS = "abffabb0a61c3501"
+PARTS = "c2adc8826f47a4d6"
 """Beginning of the SHA-256 of rates.py and fairness.py, which are compiled into `run_loop`.
 
 Numba keeps what it compiled until *this* file changes, whatever becomes of those.

@@ -1,7 +1,7 @@
 """How fast groups of tasks run while they share links or slow each other, compiled.
 
-In and out: the records of `foretrace.replay.state`, which say who ends next, and when. These
-functions are compiled into `foretrace.replay.loop`, which must be told of changes (``PARTS`` there).
+In and out: the records of `foretrace.replay.state`, which say who ends next, and when. Compiled
+into `foretrace.replay.loop`, which must be told of changes (see ``PARTS`` there).
 """
 
 from __future__ import annotations
