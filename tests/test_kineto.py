@@ -167,6 +167,25 @@ def test_collectives_have_group_size_and_bytes() -> None:
     assert trace.events["bytes"].tolist()[:2] == [40.0, 40.0]
 
 
+def test_sends_and_receives_name_their_peer() -> None:
+    """A sender records whom it sends to, a receiver from whom; a pair without a group as well."""
+
+    def pair(at: float, **args: Any) -> Event:
+        kernel = device("kernel", "ncclDevKernel_SendRecv", at, 1, round(at))
+        kernel["args"] |= args
+        return kernel
+
+    group = {"Process Group Name": "pp"}
+    trace = read(
+        pair(1, **group, **{"Dst Rank": 3}),
+        pair(3, **group, **{"Src Rank": 0}),
+        pair(5, **{"Dst Rank": 0}),
+        pair(7, **group),
+    )
+
+    assert trace.events["group"].tolist() == ["pp ->3", "pp 0->", " ->0", "pp"]
+
+
 def test_sync_records_say_what_they_wait_for() -> None:
     """A stream sync waits for its own stream, an event wait for a record on another one."""
 

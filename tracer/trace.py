@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from foretrace.notebook import card
 from foretrace.schema import Column
 
 if TYPE_CHECKING:
@@ -74,7 +75,12 @@ EVENT_COLUMNS = (
     Column("graph_node", "int64", "", "node of a CUDA graph; -1 outside graphs"),
     Column("wait_stream", "int64", "", "sync: the stream waited for; -1 when the whole device"),
     Column("wait_event", "int64", "", "sync: correlation of the event record waited for"),
-    Column("group", "category", "", "collective: process group"),
+    Column(
+        "group",
+        "category",
+        "",
+        "collective: process group; of a send or receive with its peer: pp ->3",
+    ),
     Column("group_size", "int32", "", "collective: number of ranks"),
 )
 """Columns of `Trace.events`, sorted by (rank, start_ns, -duration_ns, row as read)."""
@@ -128,3 +134,17 @@ class Trace:
 
     events: pd.DataFrame
     meta: TraceMeta
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        meta, counts = self.meta, self.events["kind"].value_counts(sort=False)
+        facts = {
+            "source": meta.source,
+            "format": meta.format,
+            "devices": ", ".join(dict.fromkeys(device.name for device in meta.devices)),
+            "framework": meta.framework,
+            "ranks": len(meta.ranks),
+            "batch size": meta.batch_size,
+            "events": len(self.events),
+        }
+        return card("Trace", facts | {f"{kind} events": int(n) for kind, n in counts.items() if n})
