@@ -14,6 +14,7 @@ import numpy as np
 
 from foretrace.cautions import doubts, of_change, of_prediction, of_recording, uncovered
 from foretrace.errors import TransformError
+from foretrace.notebook import card
 from foretrace.replay import replay
 from foretrace.tracer.measure import trimmed_mean
 from foretrace.transforms import apply
@@ -117,6 +118,24 @@ class Prediction:
     def speedup(self) -> float:
         """How many times as many samples per second."""
         return self.samples * self.measured.step_ns / self.predicted_ns
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the prediction, its range, and both critical paths."""
+        low, high = (ns / 1e6 for ns in self.interval_ns)
+        before, after = self.critical_path_before, self.critical_path_after
+        facts = {
+            "measured step, ms": self.measured.step_ns / 1e6,
+            "predicted step, ms": self.predicted_ns / 1e6,
+            "interval, ms": f"{low:,.2f} … {high:,.2f} ({self.status})",
+            "samples per second": f"{self.speedup:.2f} times as many",
+            "assumes": "; ".join(self.assumptions) or "nothing beyond the recording",
+            "warnings": "; ".join(self.warnings) or "none",
+        }
+        bars = {
+            f"{cause}, before and after": (before.get(cause, 0) / 1e6, after.get(cause, 0) / 1e6)
+            for cause in dict.fromkeys((*before, *after))
+        }
+        return card(" + ".join(self.scenario) or "No change", facts, bars)
 
 
 def measured_step(graph: Graph) -> Measured:
@@ -274,5 +293,6 @@ def _cost_shares(graph: Graph) -> dict[str, float]:
 
 def _samples(graph: Graph, changed: Graph) -> float:
     """Return how many times as many samples a step of *changed* has as one of *graph*."""
+    grown = samples(changed) / samples(graph)
     before, after = graph.meta.batch_size, changed.meta.batch_size
-    return after / before if before and after else samples(changed) / samples(graph)
+    return after / before if grown == 1 and before and after else grown

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import GraphError
+from foretrace.notebook import card
 from foretrace.schema import Column
 
 if TYPE_CHECKING:
@@ -172,6 +173,20 @@ class Graph:
     platform: Platform = Platform()
     notes: tuple[str, ...] = ()  # assumptions and warnings, carried into every prediction
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        work = self.tasks.groupby("kind", observed=True)["work_ns"].sum() / (1e6 * self.steps)
+        facts = {
+            "source": self.meta.source,
+            "steps": self.steps,
+            "measured step, ms": self.measured_step_ns / 1e6,
+            "tasks": len(self.tasks),
+            "edges": len(self.edges),
+            "lanes": len(self.lanes),
+        }
+        bars = {f"{kind}, work of a step": (float(ms),) for kind, ms in work.items()}
+        return card("Graph", facts, bars)
 
 
 __all__ = ["Graph", "GraphError", "Platform", "Rules"]

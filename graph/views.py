@@ -41,7 +41,7 @@ def to_frame(graph: Graph) -> pd.DataFrame:
     """
     tasks = graph.tasks
     frame = tasks.assign(
-        lane=_lane_names(graph)[tasks["lane"].to_numpy()],
+        lane=lane_names(graph)[tasks["lane"].to_numpy()],
         operator=graph.operators["name"].reindex(tasks["operator"]).array,
     )
     return frame.sort_values("start_ns", kind="stable")
@@ -86,7 +86,7 @@ def to_networkx(graph: Graph, *, seams: bool = False) -> nx.MultiDiGraph:
     return network
 
 
-def _lane_names(graph: Graph) -> Any:
+def lane_names(graph: Graph) -> Any:
     """Return a name per lane: ``rank 0 stream 7 (compute)``."""
     lanes = graph.lanes
     text = "rank " + lanes["rank"].astype(str) + " " + lanes["kind"].astype(str)

@@ -1,0 +1,113 @@
+"""Commands whose result people look at: ``report``, ``serve`` and ``export``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretrace.cli_arguments import (
+    CalibrationFile,
+    StepPattern,
+    TraceFile,
+    calibration_for,
+    graph_of,
+)
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+MaybeTransforms = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TRANSFORM...]", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+]
+
+
+def report(
+    trace: TraceFile,
+    transforms: MaybeTransforms = None,
+    out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+    step: StepPattern = None,
+    calibration: CalibrationFile = None,
+) -> None:
+    """Write one page that shows a prediction, its reasons, and what else to try."""
+    from foretrace import __version__
+    from foretrace.atomic import check_writable
+    from foretrace.page_data import outlook, view
+    from foretrace.page_html import write_page
+    from foretrace.predict import baseline, predict
+    from foretrace.progress import stage
+    from foretrace.report import as_text
+    from foretrace.transforms import parse_scenario
+
+    scenario = parse_scenario(transforms) if transforms else ()
+    check_writable(out)
+    graph = _calibrated(trace, step, calibration)
+    with stage("replaying"):
+        data = {**view(baseline(graph), scenario), "version": __version__}
+    with stage("trying what-ifs"):
+        data |= outlook(graph)
+    write_page(data, as_text(predict(graph, scenario)), out)
+    sys.stdout.write(f"wrote {out}: open it in a browser\n")
+
+
+def serve(
+    traces: Annotated[
+        list[Path], typer.Argument(metavar="TRACE...", help="What can be asked about.")
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8765,
+    step: StepPattern = None,
+    calibration: CalibrationFile = None,
+) -> None:
+    """Show the page live on this machine: choose what-ifs, see the prediction change."""
+    from foretrace import __version__
+    from foretrace.progress import stage
+    from foretrace.serve import Job, Site, server
+
+    jobs = [Job(trace.name, _calibrated(trace, step, calibration)) for trace in traces]
+    with stage("replaying"):
+        ready = [job for job in jobs if job.known]
+    with server(Site(ready, __version__), port) as listening:
+        place = f"http://localhost:{listening.server_address[1]}/"
+        sys.stdout.write(f"serving {len(ready)} trace(s) at {place}; stop with Ctrl-C\n")
+        sys.stdout.flush()
+        listening.serve_forever()
+
+
+def export(
+    trace: TraceFile,
+    transforms: MaybeTransforms = None,
+    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("timeline.json"),
+    format: Annotated[  # noqa: A002 - what users call it
+        str | None,
+        typer.Option(
+            help="json or pftrace (Perfetto), graphml (networkx), parquet (pandas), chakra; "
+            "default: by the name of the file."
+        ),
+    ] = None,
+    step: StepPattern = None,
+) -> None:
+    """Write a timeline for Perfetto, before and after side by side, or the graph for others."""
+    from foretrace.atomic import check_writable
+    from foretrace.export_formats import FORMATS, export_as, format_of
+    from foretrace.progress import stage
+    from foretrace.transforms import parse_scenario
+
+    wanted = format_of(out, format)
+    scenario = parse_scenario(transforms) if transforms else ()
+    check_writable(out)
+    graph = graph_of(trace, step)
+    with stage("replaying"):
+        written = export_as(wanted, graph, scenario, out)
+    sys.stdout.write(f"wrote {', '.join(map(str, written))}: {FORMATS[wanted].hint}\n")
+
+
+def _calibrated(trace: Path, step: str | None, given: str | None) -> Graph:
+    """Return the graph of *trace* with what was measured for it."""
+    from foretrace.transforms.calibration import attach
+
+    calibration = calibration_for(trace, given)
+    graph = graph_of(trace, step)
+    return graph if calibration is None else attach(graph, calibration)

@@ -1,0 +1,206 @@
+"""A timeline in, what a page draws of it out: every lane as blocks, few enough to send and to see.
+
+Neighbours that are too short to be seen side by side become one block that says how many tasks it
+stands for; tasks that are long enough stay as they are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.explain import CAUSES, WAIT_CAUSES, causes
+from foretrace.formats import NS_PER_MS, short
+from foretrace.graph.views import lane_names
+from foretrace.transforms.columns import is_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from foretrace.replay.timeline import Timeline
+
+    Ints = NDArray[np.int64]
+
+MOST_BLOCKS = 20_000
+"""Blocks of one timeline; a screen is some 2,000 pixels wide, so that ten zooms stay sharp."""
+MOST_LANES = 16
+NAME_WIDTH = 120
+HOST_KINDS = ("launch", "sync")
+"""Kinds of host tasks that are told apart from other host work."""
+_WAITS = tuple(dict.fromkeys(f"waiting: {cause}" for cause in WAIT_CAUSES.values()))
+SORTS = (*CAUSES, *HOST_KINDS, *_WAITS)
+"""What a block can be: work by its cause, or a wait on the critical path."""
+_WIDEST = 63  # bits of a time
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Intervals on rows of the picture, sorted by (row, start); times in ns.
+
+    ``name`` is a position in a list of names, ``sort`` one in `SORTS`; a span stands for ``count``
+    tasks that are busy for ``busy_ns`` of its length.
+    """
+
+    row: Ints
+    start_ns: Ints
+    end_ns: Ints
+    name: Ints
+    sort: Ints
+    count: Ints
+    busy_ns: Ints
+
+
+def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> dict[str, Any]:
+    """Return the rows of the picture, and the names that their blocks use.
+
+    A block is six numbers: start and length in ns, tasks it stands for, name (position in
+    ``names``), sort (position in `SORTS`), busy ns. The first row is the critical path.
+    """
+    graph = timeline.graph
+    shown = _busiest_lanes(timeline)
+    spans = merged(_joined(_path_spans(timeline), _task_spans(timeline, shown)), most)
+    used, name = np.unique(spans.name, return_inverse=True)
+    known = graph.tasks["name"].array.categories
+    columns = (spans.start_ns, spans.end_ns - spans.start_ns, spans.count, name, spans.sort)
+    blocks = np.stack([*columns, spans.busy_ns], axis=1)
+    ends = np.searchsorted(spans.row, np.arange(len(shown) + 2))
+    rows = [blocks[ends[at] : ends[at + 1]].ravel().tolist() for at in range(len(shown) + 1)]
+    return {
+        "label": label,
+        "span_ns": int(max(timeline.end_ns.max(initial=0), spans.end_ns.max(initial=0))),
+        "steps": graph.steps,
+        "step_ms": timeline.step_ns / NS_PER_MS,
+        "names": [short(str(known[code]), NAME_WIDTH) if code >= 0 else "?" for code in used],
+        "rows": [
+            {"name": "critical path", "blocks": rows[0]},
+            *_lane_rows(timeline, shown, rows[1:]),
+        ],
+        "tasks": len(graph.tasks),
+        "hidden_lanes": int((_tasks_by_lane(timeline) > 0).sum()) - len(shown),
+    }
+
+
+def merged(spans: Spans, most: int) -> Spans:
+    """Return at most *most* spans, and one per row at least: the shortest neighbours are joined.
+
+    Times are cut into bins of the smallest power of two that suffices; consecutive spans of a row
+    that are shorter than a bin and begin in the same one become one, named for the longest.
+    """
+    if len(spans.row) <= most:
+        return spans
+    bits = bisect_left(
+        range(_WIDEST), True, key=lambda bits: int(_begins(spans, bits).sum()) <= most
+    )
+    begins = _begins(spans, min(bits, _WIDEST - 1))
+    first, group = np.flatnonzero(begins), np.cumsum(begins) - 1
+    order = np.lexsort((spans.busy_ns, group))
+    longest = order[np.append(first[1:], len(order)) - 1]
+    return Spans(
+        row=spans.row[first],
+        start_ns=spans.start_ns[first],
+        end_ns=np.maximum.reduceat(spans.end_ns, first),
+        name=spans.name[longest],
+        sort=spans.sort[longest],
+        count=np.add.reduceat(spans.count, first),
+        busy_ns=np.add.reduceat(spans.busy_ns, first),
+    )
+
+
+def _begins(spans: Spans, bits: int) -> NDArray[np.bool_]:
+    """Tell which spans begin a block where times are cut into bins of 2 ** *bits* ns."""
+    is_long = spans.end_ns - spans.start_ns >= 1 << bits
+    bins = spans.start_ns >> bits
+    begins = np.ones(len(is_long), np.bool_)
+    begins[1:] = is_long[1:] | is_long[:-1]
+    begins[1:] |= (spans.row[1:] != spans.row[:-1]) | (bins[1:] != bins[:-1])
+    return begins
+
+
+def _task_spans(timeline: Timeline, shown: Sequence[int]) -> Spans:
+    """Return the tasks of the lanes *shown*, on rows from 1."""
+    tasks = timeline.graph.tasks
+    row_of = np.zeros(len(timeline.graph.lanes), np.int64)
+    row_of[list(shown)] = np.arange(1, len(shown) + 1)
+    row = row_of[tasks["lane"].to_numpy()]
+    order = np.lexsort((timeline.end_ns, timeline.start_ns, row))
+    order = order[row[order] > 0]
+    name = tasks["name"].array.codes.astype(np.int64)
+    start, end = timeline.start_ns[order], timeline.end_ns[order]
+    return _spans(row[order], start, end, name[order], _sorts(timeline)[order])
+
+
+def _path_spans(timeline: Timeline) -> Spans:
+    """Return the critical path on row 0, as far as the picture reaches."""
+    path = timeline.critical_path
+    until = timeline.end_ns.max(initial=0)
+    path = path[(path["from_ns"] < until) & (path["to_ns"] > path["from_ns"])]
+    task = path["task"].to_numpy()
+    why = path["why"].array
+    waits = [_wait_sort(str(reason)) for reason in why.categories]
+    sort = np.where(is_in(path["why"], "work"), _sorts(timeline)[task], np.array(waits)[why.codes])
+    name = timeline.graph.tasks["name"].array.codes.astype(np.int64)[task]
+    from_ns, to_ns = path["from_ns"].to_numpy(), path["to_ns"].to_numpy()
+    order = np.argsort(from_ns, kind="stable")
+    row = np.zeros(len(path), np.int64)
+    return _spans(row, from_ns[order], to_ns[order], name[order], sort[order])
+
+
+def _spans(row: Ints, start_ns: Ints, end_ns: Ints, name: Ints, sort: Ints) -> Spans:
+    return Spans(row, start_ns, end_ns, name, sort, np.ones_like(row), end_ns - start_ns)
+
+
+def _joined(first: Spans, second: Spans) -> Spans:
+    pairs = zip(vars(first).values(), vars(second).values(), strict=True)
+    return Spans(*(np.concatenate(pair) for pair in pairs))
+
+
+def _sorts(timeline: Timeline) -> Ints:
+    """Return per task what it is: its cause, or its kind where the host launches or waits."""
+    sorts = causes(timeline.graph).astype(np.int64)
+    for kind in HOST_KINDS:
+        sorts[is_in(timeline.graph.tasks["kind"], kind)] = SORTS.index(kind)
+    return sorts
+
+
+def _wait_sort(reason: str) -> int:
+    cause = WAIT_CAUSES.get(reason)
+    return -1 if cause is None else SORTS.index(f"waiting: {cause}")
+
+
+def _tasks_by_lane(timeline: Timeline) -> Ints:
+    graph = timeline.graph
+    return np.bincount(graph.tasks["lane"].to_numpy(), minlength=len(graph.lanes))
+
+
+def _busiest_lanes(timeline: Timeline) -> list[int]:
+    """Return the lanes that are drawn, in their own order."""
+    lanes = timeline.lanes
+    taken = (lanes["work_ns"] + lanes["waiting_ns"]).to_numpy()
+    taken = np.where(_tasks_by_lane(timeline) > 0, taken, -1)
+    busiest = np.argsort(-taken, kind="stable")[:MOST_LANES]
+    return sorted(int(lane) for lane in busiest if taken[lane] >= 0)
+
+
+def _lane_rows(
+    timeline: Timeline, shown: Sequence[int], blocks: Sequence[list[int]]
+) -> list[dict[str, Any]]:
+    """Return name, blocks and times of each lane; times in ms of a step."""
+    names, tasks = lane_names(timeline.graph), _tasks_by_lane(timeline)
+    per_step = timeline.lanes / (NS_PER_MS * timeline.graph.steps)
+    return [
+        {
+            "name": str(names[lane]),
+            "blocks": drawn,
+            "tasks": int(tasks[lane]),
+            **{
+                f"{what}_ms": round(float(per_step.at[lane, f"{what}_ns"]), 6)
+                for what in ("work", "waiting", "idle")
+            },
+        }
+        for lane, drawn in zip(shown, blocks, strict=True)
+    ]
