@@ -1,6 +1,7 @@
-"""``python -m foretrace.accuracy``: run the study, write docs/accuracy.md and validated.toml.
+"""``python -m foretrace.accuracy``: run the study, write its pages and what the package learns.
 
-Every number on that page and every validated error in the package comes from here.
+Every number on docs/accuracy.md and docs/accuracy-distributed.md comes from here, and so does every
+validated error in the package.
 """
 
 from __future__ import annotations
@@ -11,29 +12,58 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.accuracy_page import page
 from foretrace.atomic import write_atomically
+from foretrace.distributed_page import distributed_page
 from foretrace.evidence import error_table
 from foretrace.study import read_list, run_study
-from foretrace.validated import TABLE
+from foretrace.study_distributed import run_distributed, validating_pairs
+from foretrace.validated import HARDWARE, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from foretrace.evidence import Table
+
 ROOT = Path(__file__).resolve().parent.parent
 STUDY = ROOT / "traces" / "study.toml"
 PAGE = ROOT / "docs" / "accuracy.md"
+DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
 
 
 def main() -> None:
-    """Run the study of this checkout and rewrite its page and table."""
-    study = run_study(read_list(STUDY), STUDY.parent)
-    table = error_table(study.pairs)
+    """Run the study of this checkout and rewrite its pages and table."""
+    listed = read_list(STUDY)
+    study = run_study(listed, STUDY.parent)
+    distributed = run_distributed(listed, STUDY.parent)
+    table = joined(error_table(study.pairs), error_table(validating_pairs(distributed)))
     text = page(study, table)
     write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
     write_atomically(PAGE, text.encode())
+    write_atomically(DISTRIBUTED, distributed_page(distributed).encode())
     write_atomically(README, quoted(README.read_text("utf-8"), text).encode())
-    sys.stdout.write(f"wrote {PAGE.name} and {TABLE}: {len(study.pairs)} pairs\n")
+    sys.stdout.write(
+        f"wrote {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: {len(study.pairs)} pairs, "
+        f"{len(distributed.cells)} cells\n"
+    )
+
+
+def joined(table: Table, more: Table) -> Table:
+    """Return *table* with the what-ifs that only *more* tested.
+
+    What all others together show, and what an untested one may miss, stays as *table* says.
+
+    >>> one = {"cpu": {"rule": {"amp": 1}}, "gpu": {}, "pooled": {"cpu": 9}}
+    >>> joined(one, {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "pooled": {"cpu": 8}})
+    {'cpu': {'rule': {'amp': 1, 'ddp': 3}}, 'gpu': {}, 'pooled': {'cpu': 9}}
+    """
+    both = dict(table)
+    for hardware in HARDWARE:
+        sources = dict(table[hardware])
+        for source, found in more[hardware].items():
+            sources[source] = {**found, **sources.get(source, {})}
+        both[hardware] = {source: dict(sorted(known.items())) for source, known in sources.items()}
+    return both
 
 
 def quoted(readme: str, accuracy: str) -> str:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from foretrace.tracer.trace import Trace
 
 
+EACH_SECONDS = 0.2
+"""For one kind of collective at one size."""
+
+
 def calibrate(
     arguments: Annotated[
         list[str] | None,
@@ -35,9 +39,27 @@ def calibrate(
     merge: Annotated[  # noqa: FBT002
         bool, typer.Option("--merge", help="Merge the given FILE... of calibrations into --out.")
     ] = False,
+    collectives: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--collectives", help="Time collectives between processes instead, into --out."
+        ),
+    ] = False,
+    ranks: Annotated[
+        int | None, typer.Option(min=2, help="How many take part in collectives; default: 2.")
+    ] = None,
+    mbit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Let each send at this rate, in Mbit/s (Linux, root)."),
+    ] = None,
 ) -> None:
     """Time operators as they are and as what-ifs make them, on this machine."""
     given = arguments or []
+    if collectives:
+        from foretrace.cli_collectives import measured_collectives
+
+        sys.stdout.write(measured_collectives(out, ranks=ranks, mbit=mbit, seconds=EACH_SECONDS))
+        return
     if merge:
         sys.stdout.write(merged([Path(text) for text in given], out))
         return

@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
 from foretrace.tracer.campaign import GRACE_SECONDS, measuring_environment
-from foretrace.tracer.shaped_network import DEVICE, shaped_network
+from foretrace.tracer.shaped_network import shaped_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from foretrace.tracer.loopback import Loopback
     from foretrace.tracer.network_plan import Group
     from foretrace.tracer.shaped_network import ShapedNetwork
+
+    Network = ShapedNetwork | Loopback
 
 START_SECONDS = 60.0
 PATIENCE = 3.0  # times what a command should take ...
@@ -36,11 +39,13 @@ LEFT_BY_PEER = "Connection"  # gloo's word for a peer that is gone
 class Ranks:
     """The running processes of a group."""
 
-    def __init__(self, group: Group, network: ShapedNetwork, log: Path) -> None:
+    def __init__(self, group: Group, network: Network, log: Path, backend: str = "gloo") -> None:
         """Start a process per rank of *group*; their errors are added to *log*."""
         self.network = network
         with log.open("a", encoding="utf-8") as errors:
-            self._processes = [_start(group, network, rank, errors) for rank in network.ranks]
+            self._processes = [
+                _start(group, network, rank, errors, backend) for rank in network.ranks
+            ]
         self._replies: list[SimpleQueue[str]] = [SimpleQueue() for _ in network.ranks]
         self._readers = [
             Thread(target=_forward, args=(process.stdout, queue), daemon=True)
@@ -123,29 +128,40 @@ def running(group: Group, log: Path) -> Iterator[Ranks]:
 
     What the processes write to their standard error is added to *log*.
     """
-    with shaped_network(group.all_racks) as network:
-        ranks = Ranks(group, network, log)
-        try:
-            ranks.meet()
-            yield ranks
-        except BaseException:
-            ranks.kill()
-            raise
-        finally:
-            ranks.close()
+    with shaped_network(group.all_racks) as network, running_on(group, network, log) as ranks:
+        yield ranks
 
 
-def _start(group: Group, network: ShapedNetwork, rank: int, errors: Any) -> subprocess.Popen[str]:
+@contextmanager
+def running_on(
+    group: Group, network: Network, log: Path, *, backend: str = "gloo"
+) -> Iterator[Ranks]:
+    """Start *group* on a *network* that is there; then end it."""
+    ranks = Ranks(group, network, log, backend)
+    try:
+        ranks.meet()
+        yield ranks
+    except BaseException:
+        ranks.kill()
+        raise
+    finally:
+        ranks.close()
+
+
+def _start(
+    group: Group, network: Network, rank: int, errors: Any, backend: str
+) -> subprocess.Popen[str]:
     numbers = [str(number) for number in (rank, group.ranks, group.servers)]
     command = [sys.executable, "-m", "foretrace.tracer.network_rank", *numbers]
-    command += [network.address(0), DEVICE, str(os.getpid())]
+    meeting = f"{network.address(0)}:{network.port}"
+    command += [meeting, network.device, str(os.getpid()), backend]
     return subprocess.Popen(  # noqa: S603 - our own module
         network.inside(rank, command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
         encoding="utf-8",
-        env={**measuring_environment(cpu=True), "GLOO_SOCKET_IFNAME": DEVICE},
+        env={**measuring_environment(cpu=True), "GLOO_SOCKET_IFNAME": network.device},
         start_new_session=True,
     )
 

@@ -20,11 +20,13 @@ CAPS_MB = (25, 1, 4)
 UPLINK_MBIT = 300
 RACK_MBIT = 1000
 SIZES = tuple(KIB << shift for shift in range(2, 16, 2))  # 4 KiB to 16 MiB
+GATHERED = (512 * KIB, 2 * MIB, 8 * MIB)  # all_gather jumps somewhere between the others
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 WIRE_OVERHEAD = 1514 / 1448  # frame over payload of a full TCP segment
 LONGEST_OPERATION_S = 1.0  # larger ones on slow links only repeat the formula
 CONTENTION_BYTES = 4 * MIB
 COMPUTED = ("products", "sums")  # in cache, from memory
+SETTLED = 24  # steps; workers that begin together come apart over the first five or so
 HELD_OUT = ("lstm", "mixer")
 """Used once, after the rules of prediction are fixed."""
 
@@ -34,7 +36,7 @@ class Setup:
     """One scheme with its options, visited at all of ``rates`` (Mbit/s, ``None`` unshaped).
 
     ``training`` is what runs it: a key of `network_schemes.TRAININGS`, "sweep" or "contend". With
-    ``ingress`` ranks receive no faster than that, either.
+    ``ingress`` ranks receive no faster than that, either. A visit has at least ``fewest`` steps.
     """
 
     scheme: str
@@ -42,6 +44,7 @@ class Setup:
     rates: tuple[int | None, ...]
     options: dict[str, Any] = field(default_factory=dict)
     ingress: bool = False
+    fewest: int = 0
 
     @property
     def trains(self) -> bool:
@@ -89,19 +92,27 @@ def _pipelines(rates: tuple[int | None, ...]) -> tuple[Setup, ...]:
 
 def _servers() -> tuple[Setup, ...]:
     scheme = "parameter_server"
-    both = [Setup(scheme, scheme, (300, 1000), {"mode": mode}) for mode in ("bsp", "asp")]
+    both = [
+        Setup(scheme, scheme, (300, 1000), {"mode": mode}, fewest=fewest)
+        for mode, fewest in (("bsp", 0), ("asp", SETTLED))
+    ]
     slow = [
         replace(setup, rates=(1000,), options={**setup.options, "sleep_ms": 100}) for setup in both
     ]
     return (*both, *slow, replace(both[0], ingress=True))
 
 
-def _sweeps(kinds: Iterable[str], ranks: int, rates: tuple[int, ...] = RATES) -> tuple[Setup, ...]:
+def _sweeps(
+    kinds: Iterable[str],
+    ranks: int,
+    rates: tuple[int, ...] = RATES,
+    sizes: tuple[int, ...] = SIZES,
+) -> tuple[Setup, ...]:
     """Return each of *kinds* at all sizes, but not on links where one operation takes too long."""
     return tuple(
         Setup(kind, "sweep", quick, {"bytes": size})
         for kind in kinds
-        for size in SIZES
+        for size in sizes
         if (quick := tuple(r for r in rates if _all_reduce_s(size, ranks, r) < LONGEST_OPERATION_S))
     )
 
@@ -122,6 +133,7 @@ PLAN = (
         2,
         (
             *_sweeps((*KINDS, "send", "ping_pong"), ranks=2),
+            *_sweeps(("all_gather",), ranks=2, sizes=GATHERED),
             *(Setup("contention", "contend", (*RATES, None), {"compute": c}) for c in COMPUTED),
         ),
     ),

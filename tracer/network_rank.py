@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from foretrace.tracer.network_models import Lone
     from foretrace.tracer.network_training import Training
 
-PORT = 29500  # of the rendezvous, in a namespace of its own
 TIMEOUT = timedelta(seconds=60)
 PR_SET_PDEATHSIG = 1
 FIRST_STEPS = 4  # torch rebuilds its buckets after one, PowerSGD begins after two
@@ -176,36 +175,47 @@ def die_with(parent: int) -> None:  # pragma: no cover - changes the whole proce
 
 
 def settle(party: Party) -> None:  # pragma: no cover - binds the whole process
-    """Bind this process to a core, ranks in turn, and torch to one thread; a server goes free."""
+    """Bind this process to a core, ranks in turn, and torch to one thread; a server goes free.
+
+    One with a device takes that of its rank.
+    """
     import torch
 
     usable = sorted(os.sched_getaffinity(0))
     if not party.is_server:
         os.sched_setaffinity(0, {usable[party.rank % len(usable)]})
     torch.set_num_threads(1)
+    if party.device != "cpu":
+        torch.cuda.set_device(party.device)
 
 
 def main(arguments: Sequence[str]) -> None:  # pragma: no cover - runs in a process of its own
-    """Take part as *arguments* say: rank, ranks, servers, address of rank 0, device, parent."""
+    """Take part as *arguments* say.
+
+    Rank, ranks, servers, address and port of rank 0, network device, parent process, backend.
+    """
     rank, ranks, servers, parent = (int(arguments[place]) for place in (0, 1, 2, 5))
     address, device = arguments[3:5]
+    backend = arguments[6]
+    holds = f"cuda:{rank}" if backend == "nccl" else "cpu"
     die_with(parent)
     warnings.filterwarnings("ignore")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed is no reply
-    settle(Party(rank, ranks, servers, None))
+    settle(Party(rank, ranks, servers, None, holds))
     import torch.distributed as dist
 
     dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://{address}:{PORT}",
+        backend,
+        init_method=f"tcp://{address}",
         rank=rank,
         world_size=ranks + servers,
         timeout=TIMEOUT,
     )
     replies.write(json.dumps({"reply": "ready"}) + "\n")
     replies.flush()
-    serve(Rank(Party(rank, ranks, servers, dist.group.WORLD), device), sys.stdin, replies)
+    party = Party(rank, ranks, servers, dist.group.WORLD, holds)
+    serve(Rank(party, device), sys.stdin, replies)
     sys.stderr.flush()
     os._exit(0)  # threads of gloo that are still alive would abort an orderly end
 

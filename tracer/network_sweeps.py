@@ -26,9 +26,15 @@ def sweep(party: Party, *, kind: str, size: int, seconds: float) -> list[int]:
     """Run operations of *kind* on *size* bytes back to back for about *seconds*.
 
     Returns when each ended, in ns. Back to back the links are never idle: what is measured is not
-    the credit of a token bucket, except in the first, which began with an idle link.
+    the credit of a token bucket, except in the first, which began with an idle link. On a device
+    launching and waiting for it count, too.
     """
-    run = OPERATIONS[kind](party, size)
+    operation = OPERATIONS[kind](party, size)
+
+    def run() -> None:
+        operation()
+        party.finish()
+
     party.meet()
     began = time.monotonic_ns()
     run()
@@ -58,12 +64,12 @@ def contend(party: Party, *, compute: str, size: int, seconds: float) -> dict[st
     return {"alone_ends_ns": alone, "ends_ns": ends, "quiet_ns": quiet, "busy_ns": busy}
 
 
-def _tensor(size: int) -> Any:
-    return torch.ones(max(size // FLOAT_BYTES, 1))
+def _tensor(party: Party, size: int) -> Any:
+    return torch.ones(max(size // FLOAT_BYTES, 1), device=party.device)
 
 
 def _all_reduce(party: Party, size: int) -> Callable[[], object]:
-    tensor = _tensor(size)
+    tensor = _tensor(party, size)
     return lambda: party.group.allreduce([tensor]).wait()
 
 
@@ -78,12 +84,12 @@ def _reduce_scatter(party: Party, size: int) -> Callable[[], object]:
 
 
 def _whole_and_shard(party: Party, size: int) -> tuple[Any, Any]:
-    shard = _tensor(size // party.ranks)
+    shard = _tensor(party, size // party.ranks)
     return shard.repeat(party.ranks), shard
 
 
 def _broadcast(party: Party, size: int) -> Callable[[], object]:
-    tensor = _tensor(size)
+    tensor = _tensor(party, size)
     return lambda: party.group.broadcast(tensor, 0).wait()
 
 
@@ -98,7 +104,7 @@ def _ping_pong(party: Party, size: int) -> Callable[[], object]:
 
 
 def _turns(party: Party, size: int, turns: dict[int, str]) -> Callable[[], object]:
-    tensor, peer = _tensor(size), 1 - party.rank
+    tensor, peer = _tensor(party, size), 1 - party.rank
     calls = [getattr(party.group, name) for name in turns.get(party.rank, "").split()]
 
     def run() -> None:
@@ -141,7 +147,7 @@ def _in_company(
     party: Party, quantum: Callable[[], object], size: int, count: int
 ) -> tuple[list[int], int]:
     """Compute while *count* all-reduces run in turn; return their ends and the time per quantum."""
-    tensor = _tensor(size)
+    tensor = _tensor(party, size)
     ends, quanta, began = [], 0, time.perf_counter_ns()
     for _ in range(count):
         work = party.group.allreduce([tensor])

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 class Party:
     """Who takes part: this rank, how many compute, how many serve, and torch's process group.
 
-    The servers are the last ranks.
+    The servers are the last ranks. ``device`` is where tensors lie that are sent.
     """
 
     rank: int
     ranks: int
     servers: int
     group: Any
+    device: str = "cpu"
 
     @property
     def is_server(self) -> bool:
@@ -33,7 +34,7 @@ class Party:
         """Return the *value* of every rank, servers included."""
         import torch
 
-        own = torch.tensor([value])
+        own = torch.tensor([value], device=self.device)
         everyone = [torch.zeros_like(own) for _ in range(self.ranks + self.servers)]
         self.group.allgather([everyone], [own]).wait()
         return [int(each) for each in everyone]
@@ -41,6 +42,14 @@ class Party:
     def meet(self) -> None:
         """Wait for all ranks."""
         self.group.barrier().wait()
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until the device has done all it was told; a CPU always has."""
+        import torch
+
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
 
 
 def _nothing() -> dict[str, Any]:

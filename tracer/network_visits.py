@@ -71,6 +71,8 @@ def visit(cell: Measured, setup: Setup, ranks: Ranks, effort: Effort) -> Measure
     network.shape(cell.rate_mbit, uplink_mbit=cell.uplink_mbit, ingress=setup.ingress)
     dropped = network.drops()
     measure = {"sweep": _sweep, "contend": _contend}.get(setup.training, _train)
+    fewest = max(effort.fewest, setup.fewest)
+    effort = replace(effort, fewest=fewest, most=max(effort.most, fewest))
     run, facts = measure(cell, ranks, effort)
     run = replace(run, drops=network.drops() - dropped)
     return replace(cell, runs=(*cell.runs, run), facts=facts)
@@ -83,7 +85,7 @@ def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str
         fewest=effort.fewest,
         most=effort.most,
         lone_steps=effort.lone_steps,
-        expected_seconds=4 * effort.seconds,
+        expected_seconds=4 * effort.seconds + effort.fewest,
     )
     run = Run(
         step_ns=tuple(tuple(reply["step_ns"]) for reply in replies),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "foretrace-"
 SWITCH = PREFIX + "switch"
 DEVICE = "eth0"
+PORT = 29500  # of the rendezvous, in a namespace of its own
 UPLINK = "uplink"
 
 BURST_BYTES = 128 * 1024
@@ -66,6 +67,8 @@ class ShapedNetwork:
     """The namespaces that `shaped_network` made; ``racks`` has the rack of each rank."""
 
     racks: tuple[int, ...]
+    device: str = DEVICE
+    port: int = PORT
 
     @property
     def ranks(self) -> range:
