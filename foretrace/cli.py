@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from foretrace import cli_advise, cli_calibrate, cli_network
+from foretrace import cli_advise, cli_calibrate, cli_network, cli_page
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
@@ -257,27 +257,6 @@ def validate(
     show(compare(*graphs, scenario, measured_ns=measured_ns, calibration=measured), json=json)
 
 
-@app.command()
-def export(
-    trace: TraceFile,
-    transforms: Annotated[list[str] | None, typer.Argument(metavar="[TRANSFORM...]")] = None,
-    out: Annotated[Path, typer.Option(help="Where to write the timeline.")] = Path("timeline.json"),
-    step: StepPattern = None,
-) -> None:
-    """Write a timeline for Perfetto, before and after side by side."""
-    from foretrace.atomic import check_writable
-    from foretrace.export import export as write
-    from foretrace.progress import stage
-    from foretrace.transforms import parse_scenario
-
-    scenario = parse_scenario(transforms) if transforms else ()
-    check_writable(out)
-    graph = graph_of(trace, step)
-    with stage("replaying"):
-        write(graph, scenario, out)
-    sys.stdout.write(f"wrote {out}: open it at https://ui.perfetto.dev\n")
-
-
 @app.command("transforms")
 def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
     """List the what-ifs with their parameters."""
@@ -292,5 +271,8 @@ for command in (
     cli_advise.sensitivity,
     cli_calibrate.calibrate,
     cli_network.import_nccl_tests,
+    cli_page.export,
+    cli_page.report,
+    cli_page.serve,
 ):
     app.command()(command)
