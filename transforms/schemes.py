@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.graph.network import Network, with_network
+from foretrace.transforms.applied import more_samples
 from foretrace.transforms.collective_tasks import with_workers
 from foretrace.transforms.ddp_device import TRANSFER_SHARE, overlap_share
 from foretrace.transforms.ddp_host import host_shares
@@ -60,6 +61,7 @@ def place_alone(
 
 def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:
     """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
+    graph = more_samples(graph, workers)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)
 
