@@ -6,13 +6,13 @@ last end, how long each rank takes in it, and who arrives last at each collectiv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.graph.build import build
-from foretrace.graph.single_step import LATE
+from foretrace.graph.single_step import together
 from foretrace.pace import RankPace, pace_setter, paces
 from foretrace.replay import replay
 from foretrace.tracer.files import load
@@ -91,7 +91,7 @@ def ranks_study(trace: str, graph: Graph) -> RanksStudy:
         trace=trace,
         measured_ns=graph.measured_step_ns,
         replayed_ns=timeline.step_ns,
-        together_ns=replay(_together(graph)).step_ns,
+        together_ns=replay(together(graph)).step_ns,
         meetings=len(before),
         same_last=int((before == after).sum()),
         pace=pace_setter(found) or "",
@@ -109,12 +109,6 @@ def _row(timeline: Timeline, pace: RankPace) -> RankRow:
         measured_ns=float((start + length).max() - start.min()),
         replayed_ns=float(timeline.end_ns[rows].max() - timeline.start_ns[rows].min()),
     )
-
-
-def _together(graph: Graph) -> Graph:
-    """Return *graph* with all ranks beginning at once."""
-    late = (graph.edges["rule"] == LATE).to_numpy() & (graph.edges["kind"] == "fork").to_numpy()
-    return replace(graph, edges=graph.edges.assign(lag_ns=graph.edges["lag_ns"].mask(late, 0)))
 
 
 def _last_to_arrive(graph: Graph, starts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -16,7 +16,7 @@ from foretrace.graph.stacking import stacked
 from foretrace.schema import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -54,6 +54,20 @@ def in_one_window(joined: Graph, graphs: Sequence[Graph]) -> Graph:
         step_samples_ns=(round(whole),),
         notes=(*joined.notes, note),
     )
+
+
+def together(graph: Graph, kept: Collection[int] = ()) -> Graph:
+    """Return *graph* with all ranks beginning their step at once, but for the ranks *kept*.
+
+    A graph in which no rank begins late is returned as it is.
+    """
+    edges = graph.edges
+    late = ((edges["rule"] == LATE) & (edges["kind"] == "fork")).to_numpy()
+    rank = graph.lanes["rank"].to_numpy()[graph.tasks["lane"].to_numpy()]
+    late = late & ~np.isin(rank[edges["dst"].to_numpy()], list(kept))
+    if not late.any():
+        return graph
+    return replace(graph, edges=edges.assign(lag_ns=edges["lag_ns"].mask(late, 0)))
 
 
 def _on(graph: Graph, kind: str) -> NDArray[np.bool_]:

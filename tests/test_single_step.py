@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from foretrace.graph.build import build
 from foretrace.graph.merge import merge_ranks
-from foretrace.graph.single_step import AGAIN
+from foretrace.graph.single_step import AGAIN, together
 from foretrace.replay import replay
 from foretrace.transforms.literal import literal
+from foretrace.transforms.straggler import remove_stragglers
 from tests.tiny import Row, call, kernel, note, op, scaled, trace
 
 if TYPE_CHECKING:
@@ -53,6 +54,21 @@ def test_late_rank_stays_late_whatever_kernels_take() -> None:
     step = replay(graph).step_ns
 
     assert 500_000 <= step < 700_000
+
+
+def test_ranks_can_begin_together() -> None:
+    """Without stragglers nobody is late, unless it is excepted; alike ranks are left alone."""
+    graph = merged(rank(0, 100, 250), rank(500, 300, 50))
+    steps = [
+        replay(each).step_ns
+        for each in (graph, together(graph), together(graph, [0]), together(graph, [1]))
+    ]
+    even = merged(rank(0, 100, 250), rank(0, 300, 50))
+
+    assert steps[0] - steps[1] == 500_000
+    assert steps[1:] == [steps[1], steps[1], steps[0]]
+    assert replay(remove_stragglers(graph)).step_ns < steps[0] - 400_000
+    assert together(even) is even
 
 
 def test_devices_alone_begin_late_too() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
+from foretrace.graph.single_step import together
 from foretrace.transforms.columns import Mask, Rows, is_in, labelled, matches
 from foretrace.transforms.parallel_ranks import known_ranks, ranks_apart, ranks_of
 from foretrace.transforms.parameters import positive
@@ -118,7 +119,8 @@ def remove_stragglers(
     -----
     Assumes: tasks alike in all that the recording tells (name, phase, module, shapes, bytes,
     blocks) do the same work. Computation then takes their mean, communication their median, since
-    a transfer can only be delayed.
+    a transfer can only be delayed. Ranks that began their only recorded step late begin with the
+    others.
     Unknown: work that truly differs between ranks, such as sequences of other lengths or another
     number of layers, is levelled as well; the host's untraced time stays.
     Source: StragglerAnalysis (ByteDance, OSDI'25), whose published replays it reproduces.
@@ -147,7 +149,7 @@ def remove_stragglers(
         cost=labelled(graph.tasks["cost"], where, "measured"),
     )
     return noted(
-        replace(graph, tasks=tasks),
+        replace(together(graph, except_ranks), tasks=tasks),
         "remove_stragglers: every task costs what those alike cost on average over ranks and steps",
     )
 
