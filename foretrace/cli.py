@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from foretrace import cli_advise, cli_calibrate, cli_network, cli_page
+from foretrace import cli_advise, cli_batch, cli_calibrate, cli_network, cli_page
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
@@ -269,6 +269,8 @@ for command in (
     cli_advise.advise,
     cli_advise.explain,
     cli_advise.sensitivity,
+    cli_batch.batch,
+    cli_batch.compare,
     cli_calibrate.calibrate,
     cli_network.import_nccl_tests,
     cli_page.export,

@@ -82,8 +82,8 @@ class _Collector:
         if not all([self._is_present(entry["before"]), self._is_present(entry["after"])]):
             return
         try:
-            before = _with_truth(self._graph(entry["before"]), entry.get("before_ms"))
-            after = _with_truth(self._graph(entry["after"]), entry.get("after_ms"))
+            before = with_truth(self._graph(entry["before"]), entry.get("before_ms"))
+            after = with_truth(self._graph(entry["after"]), entry.get("after_ms"))
             with stage(f"predicting {entry['id']}"):
                 self._pairs.append(_public_row(entry, before, after))
         except ForetraceError as error:
@@ -138,7 +138,7 @@ def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
     The recording was made on its own; the pair's step times were measured interleaved.
     """
     recorded = build(pair.before)
-    before = _with_truth(recorded, pair.before_ns / 1e6)
+    before = with_truth(recorded, pair.before_ns / 1e6)
     scenario = parse_scenario([pair.scenario])
     found = compare(before, scenario, pair.after_ns, "unprofiled")
     row = replace(
@@ -257,7 +257,7 @@ def _paper_ns(part_ns: Callable[[Graph], float], before: Graph, scenario: Scenar
         return None
 
 
-def _with_truth(graph: Graph, step_ms: float | None) -> Graph:
+def with_truth(graph: Graph, step_ms: float | None) -> Graph:
     """Return *graph* with the step time that was measured without the profiler, where known.
 
     The variation of the steps that the recording brings along is kept.

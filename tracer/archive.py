@@ -136,14 +136,38 @@ def read_pairs(where: str | Path) -> list[Pair]:
         raise TraceError(f"{where} does not exist: give an archive of record-pairs or its folder")
     if where.is_dir():
         pairs = [pair for path in sorted(where.rglob("*.tar")) for pair in read_pairs(path)]
-        found = sorted([*where.rglob("*.json*"), *where.rglob(f"*{CALIBRATION}")])
-        unpacked = {p.relative_to(where).as_posix(): p for p in found}
-        pairs += _pairs({name: path.read_bytes for name, path in unpacked.items()}, where)
+        pairs += _pairs(pair_members(where), where)
     else:
         pairs = _pairs(members(where), where)
     if not pairs:
         raise TraceError(f"{where} holds no pair: expected files that end in {PAIR}")
     return pairs
+
+
+def pair_members(where: str | Path) -> dict[str, Callable[[], bytes]]:
+    """Return name -> function that gives the content, for all files of an archive or a folder.
+
+    Raises
+    ------
+    TraceError
+        *where* is no archive and no folder.
+    """
+    where = Path(where)
+    if not where.is_dir():
+        return members(where)
+    found = sorted([*where.rglob("*.json*"), *where.rglob(f"*{CALIBRATION}")])
+    return {path.relative_to(where).as_posix(): path.read_bytes for path in found}
+
+
+def read_pair(where: str | Path, name: str) -> Pair:
+    """Return the pair whose file in the archive or folder *where* is called *name*.
+
+    Raises
+    ------
+    TraceError
+        It is not there, or a file is broken or missing; the text names it.
+    """
+    return _pair(pair_members(where), name, Path(where))
 
 
 def members(path: Path) -> dict[str, Any]:

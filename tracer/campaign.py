@@ -62,6 +62,20 @@ def run_all(tasks: Sequence[Task]) -> list[str]:
     ]
 
 
+def run_one(task: Task) -> str | None:
+    """Run *task*, which is of one change, and compress its recordings; return why it left nothing.
+
+    An interrupt ends its process, and goes on to the caller.
+    """
+    folder = Path(task.folder)
+    with stoppable():
+        _run(task)
+    for path in sorted([*folder.glob("*.before.json"), *folder.glob("*.after.json")]):
+        compress(path)
+    (change,) = task.changes
+    return None if (folder / f"{change}{PAIR}").exists() else _why(folder, change)
+
+
 def say(line: str) -> None:
     """Tell the user how it goes, on stderr."""
     sys.stderr.write(line + "\n")

@@ -26,7 +26,7 @@ from foretrace.tracer.record import attempt, drive, facts
 from foretrace.tracer.recorder import Block, Recorder, schedule
 from foretrace.tracer.variants import BY_NAME as CHANGES
 from foretrace.tracer.variants import Variant, build
-from foretrace.tracer.zoo import BY_NAME as MODELS
+from foretrace.tracer.zoo import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -229,7 +229,7 @@ def _summary(side: Side) -> dict[str, Any]:
 def run(task: Task) -> None:
     """Do what *task* says; a change that fails is written down, and the next one is tried."""
     folder = Path(task.folder)
-    bench = Bench(MODELS[task.model], folder, task.plan, cpu=task.cpu)
+    bench = Bench(find_model(task.model), folder, task.plan, cpu=task.cpu)
     longest = 0.0
     probe()  # the recordings' facts hold a second one: a machine that is not quiet shows
     for name in task.changes:

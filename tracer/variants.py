@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from foretrace.tracer.zoo import Model
 
 WITHOUT_BLOCKS = ("gnmt", "dlrm")
-"""Models without a list of blocks, in which checkpoints would have to be named."""
+"""Models without a list of blocks, in which checkpoints would have to be named; nor is there one
+in models of other libraries, which have a colon in their name."""
 
 WARMUP_BEFORE_CAPTURE = 3
 INITIAL_SCALE = 1024.0  # small enough that no step is skipped, and measured, as an overflow
@@ -72,7 +73,7 @@ class Change:
         if self.needs == "cuda":
             return not cpu
         if self.needs == "blocks":
-            return model.name not in WITHOUT_BLOCKS
+            return model.name not in WITHOUT_BLOCKS and ":" not in model.name
         return self.needs != "images" or model.data in ("images", "pixels")
 
 

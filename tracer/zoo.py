@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from foretrace.tracer.zoo_data import BATCHES
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 VISION = "foretrace.tracer.zoo_layers"
 SEQUENCE = "foretrace.tracer.zoo_sequences"
+GRAPHS = "foretrace.tracer.zoo_graphs"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Model:
     name: str
     module: str
     cls: str
-    data: str  # "images", "pixels", "tokens", "sentences", "vectors" or "clicks"
+    data: str  # "images", "pixels", "tokens", "sentences", "vectors", "clicks" or "graphs"
     full: Shape
     small: Shape
 
@@ -49,53 +52,6 @@ class Model:
     def batch(self, samples: int, *, small: bool) -> tuple[Any, ...]:
         """Return one random batch of *samples*, on the CPU."""
         return BATCHES[self.data](samples, **self.shape(small=small).data)
-
-
-def _images(samples: int, *, image: int, classes: int) -> tuple[Any, ...]:
-    import torch
-
-    return torch.randn(samples, 3, image, image), torch.randint(classes, (samples,))
-
-
-def _pixels(samples: int, *, image: int, classes: int) -> tuple[Any, ...]:
-    import torch
-
-    return torch.randn(samples, 3, image, image), torch.randint(classes, (samples, image, image))
-
-
-def _tokens(samples: int, *, length: int, words: int) -> tuple[Any, ...]:
-    import torch
-
-    return tuple(torch.randint(words, (samples, length)) for _ in range(2))
-
-
-def _sentences(samples: int, *, length: int, words: int) -> tuple[Any, ...]:
-    import torch
-
-    return tuple(torch.randint(words, (samples, length)) for _ in range(3))
-
-
-def _vectors(samples: int, *, length: int) -> tuple[Any, ...]:
-    import torch
-
-    return (torch.rand(samples, length),)
-
-
-def _clicks(samples: int, *, tables: int, rows: int, dense: int, bag: int) -> tuple[Any, ...]:
-    import torch
-
-    sparse = torch.randint(rows, (tables, samples, bag))
-    return torch.randn(samples, dense), sparse, torch.randint(2, (samples,)).float()
-
-
-BATCHES: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "images": _images,
-    "pixels": _pixels,
-    "tokens": _tokens,
-    "sentences": _sentences,
-    "vectors": _vectors,
-    "clicks": _clicks,
-}
 
 
 def _transformer(
@@ -247,6 +203,58 @@ ZOO = (
         Shape({"layers": 2, "width": 1500, "words": 10_000}, 64, {"length": 35, "words": 10_000}),
         Shape({"layers": 2, "width": 160, "words": 4_000}, 12, {"length": 24, "words": 4_000}),
     ),
+    Model(
+        "transformer",
+        SEQUENCE,
+        "EncoderDecoder",
+        "sentences",
+        Shape(
+            {"layers": 6, "width": 512, "heads": 8, "words": 37_000, "length": 64},
+            64,
+            {"length": 64, "words": 37_000},
+        ),
+        Shape(
+            {"layers": 2, "width": 128, "heads": 4, "words": 2_000, "length": 24},
+            6,
+            {"length": 24, "words": 2_000},
+        ),
+    ),
+    Model(
+        "gnn",
+        GRAPHS,
+        "GraphNetwork",
+        "graphs",
+        Shape(
+            {"layers": 5, "features": 64, "width": 300, "nodes": 32, "classes": 128},
+            256,
+            {"nodes": 32, "edges": 72, "features": 64, "classes": 128},
+        ),
+        Shape(
+            {"layers": 4, "features": 32, "width": 96, "nodes": 24, "classes": 10},
+            48,
+            {"nodes": 24, "edges": 56, "features": 32, "classes": 10},
+        ),
+    ),
 )
 
 BY_NAME = {model.name: model for model in ZOO}
+
+
+def find_model(name: str) -> Model:
+    """Return the model of this zoo, of torchvision or of transformers that is called *name*.
+
+    Raises
+    ------
+    RecordError
+        There is none, or the library that has it is not installed.
+
+    Examples
+    --------
+    >>> find_model("gnn").data
+    'graphs'
+    """
+    if name in BY_NAME:
+        return BY_NAME[name]
+    from foretrace.tracer.zoo_named import named_model
+
+    return named_model(name, BY_NAME)

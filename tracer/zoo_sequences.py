@@ -120,6 +120,43 @@ class Translation(Checkpointed):
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
 
 
+class EncoderDecoder(Checkpointed):
+    """The Transformer for translation; ``layers=6, width=512, heads=8`` is its base form.
+
+    Places are learned, words are tied, as the paper compares and does.
+    """
+
+    def __init__(self, *, layers: int, width: int, heads: int, words: int, length: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.places = nn.Embedding(length, width)
+        sizes = {"d_model": width, "nhead": heads, "dim_feedforward": 4 * width}
+        self.encoder = nn.ModuleList(
+            nn.TransformerEncoderLayer(**sizes, batch_first=True) for _ in range(layers)
+        )
+        self.decoder = nn.ModuleList(
+            nn.TransformerDecoderLayer(**sizes, batch_first=True) for _ in range(layers)
+        )
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, source: Any, target: Any, labels: Any) -> Any:
+        """Return the loss over all words of the target."""
+        memory = self.embed(source)
+        for layer in self.encoder:
+            memory = self.run(layer, memory)
+        x, length = self.embed(target), target.shape[1]
+        later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        for layer in self.decoder:
+            x = self.run(layer, x, memory, later)
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten())
+
+    def embed(self, tokens: Any) -> Any:
+        """Return words and places added."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        return F.dropout(self.words(tokens) + self.places(places), 0.1, self.training)
+
+
 class LanguageModel(Checkpointed):
     """LSTM layers that predict the next word, after Zaremba and others; words are tied."""
 

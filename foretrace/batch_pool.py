@@ -1,0 +1,134 @@
+"""Where items are worked out: joblib on this machine's cores, or on a Dask or Ray cluster.
+
+joblib schedules; here stands only what happens when a worker dies: what was not finished is tried
+again in halves, until the item that kills its worker is alone and becomes a failed row.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from foretrace.batch_worker import evaluate, failed_row
+from foretrace.errors import TransformError
+from foretrace.targets import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from foretrace.batch_items import Item
+    from foretrace.batch_rows import Row
+
+    Unit = tuple[Item, ...]
+
+UNIT = 8
+"""Items of one recording that a worker takes at once: it reads the recording for all of them."""
+CONNECT_SECONDS = 10
+NEEDED = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
+"""What each backend needs."""
+
+
+def units(items: Sequence[Item]) -> list[Unit]:
+    """Return *items* in order, those of one recording together, `UNIT` at most."""
+    groups: dict[Any, list[Item]] = {}
+    for item in items:
+        groups.setdefault(item.recording, []).append(item)
+    return [
+        tuple(group[at : at + UNIT])
+        for group in groups.values()
+        for at in range(0, len(group), UNIT)
+    ]
+
+
+def evaluated(waiting: Sequence[Unit], jobs: int) -> Iterator[Row]:
+    """Yield the row of every item as it finishes, on *jobs* workers of the current backend."""
+    from joblib import Parallel, delayed
+
+    left = {item.key: item for unit in waiting for item in unit}
+    work = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
+    try:
+        for rows in work(delayed(evaluate)(unit) for unit in waiting):
+            for row in rows:
+                del left[row.key]
+                yield row
+    except Exception as error:  # noqa: BLE001 - each backend has its own for a dead worker
+        if len(left) == 1:
+            (item,) = left.values()
+            yield failed_row(item, f"its worker died: {_reason(error)}")
+            return
+        rest = list(left.values())
+        for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
+            yield from evaluated(units(half), jobs)
+
+
+def all_cores() -> int:
+    """Return how many workers the cores of this machine suffice for; two where there is one.
+
+    A single one would be this process itself, which an item could take down.
+    """
+    from joblib import cpu_count
+
+    return max(2, int(cpu_count()))
+
+
+@contextmanager
+def workers(backend: str, address: str | None) -> Iterator[None]:
+    """Let joblib use *backend*, "loky", "dask" or "ray", at *address*, while this is open.
+
+    Raises
+    ------
+    TransformError
+        A library is missing, or nobody answers at *address*.
+    """
+    try:
+        joblib = import_module("joblib")
+        import_module(NEEDED[backend])
+    except ModuleNotFoundError as error:
+        what = (
+            "pip install 'foretrace[batch]'"
+            if error.name == "joblib"
+            else f"pip install {error.name}"
+        )
+        raise TransformError(f"batch on {backend} needs {error.name}: {what}") from None
+    with _OPEN[backend](address), joblib.parallel_config(backend):
+        yield
+
+
+@contextmanager
+def _here(_address: str | None) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _dask(address: str | None) -> Iterator[None]:
+    distributed = import_module("distributed")
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise TransformError(f"no Dask scheduler answers at {address}: {_reason(error)}") from None
+    with client:
+        if not client.scheduler_info()["workers"]:
+            raise TransformError(f"the Dask scheduler at {address} has no workers; start some")
+        yield
+
+
+@contextmanager
+def _ray(address: str | None) -> Iterator[None]:  # pragma: no cover - ray is no test dependency
+    ray = import_module("ray")
+    try:
+        ray.init(address=address)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise TransformError(f"no Ray cluster answers at {address}: {_reason(error)}") from None
+    import_module("ray.util.joblib").register_ray()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+_OPEN: dict[str, Callable[[str | None], Any]] = {"loky": _here, "dask": _dask, "ray": _ray}

@@ -1,0 +1,67 @@
+"""Commands about many jobs: ``batch`` and ``compare``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from foretrace.cli_arguments import AsJson, show
+
+
+class Backend(StrEnum):
+    """Where a batch runs, as joblib calls it."""
+
+    LOKY = "loky"
+    DASK = "dask"
+    RAY = "ray"
+
+
+def batch(
+    study: Annotated[Path, typer.Argument(metavar="STUDY.toml", help="What to predict of what.")],
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Workers; by default one per core.")
+    ] = None,
+    backend: Annotated[Backend, typer.Option(help="Where the workers are.")] = Backend.LOKY,
+    address: Annotated[
+        str | None, typer.Option(help="Scheduler of the cluster, as tcp://host:8786.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("batch"),
+    json: AsJson = False,  # noqa: FBT002
+) -> int:
+    """Predict many what-ifs of many jobs; what is known already is not done again."""
+    from foretrace.batch import run_batch
+
+    if (backend is Backend.LOKY) != (address is None):
+        raise typer.BadParameter("--address goes with --backend dask or ray, and with no other")
+    found = run_batch(study, out, jobs=jobs, backend=backend.value, address=address)
+    _show(found, json=json)
+    return int(found.unwritten > 0)
+
+
+def compare(
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Of foretrace batch.")],
+    reference: Annotated[
+        Path | None, typer.Argument(metavar="[REFERENCE]", help="Earlier results to hold against.")
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Percentage points by which errors may grow.")
+    ] = 0.5,
+    json: AsJson = False,  # noqa: FBT002
+) -> int:
+    """Show errors by what-if and model; exit code 1 if they are worse than in REFERENCE."""
+    from foretrace.batch_rows import read_rows
+    from foretrace.compare import compare as judge
+
+    earlier = None if reference is None else read_rows(reference)
+    found = judge(read_rows(results), earlier, tolerance=tolerance / 100)
+    _show(found, json=json)
+    return int(bool(found.worse))
+
+
+def _show(report: Any, *, json: bool) -> None:
+    import foretrace.report_batch  # noqa: F401  # registers the forms of these reports
+
+    show(report, json=json)

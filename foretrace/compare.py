@@ -1,0 +1,204 @@
+"""Results of a batch in, errors by what-if and model out; with a reference, what got worse.
+
+Errors are shares of the measured step. Inconclusive measurements are counted and judge nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TraceError
+from foretrace.study_rows import PairRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from foretrace.batch_rows import Row
+
+TOLERANCE = 0.005
+"""By how much a mean, median or 90th percentile may grow before that counts as worse (share)."""
+LISTED = 20
+"""Sentences about single items, at most."""
+
+Name = tuple[str, str]
+"""How an item is found again in other results: its recording and its scenario."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What predictions are off by, in some group: |error| as shares; ``inside`` counts intervals.
+
+    ``no_change`` and ``paper`` are medians of the null models; of the latter over the items that
+    the paper's constants cover, None where it is none.
+    """
+
+    group: str
+    items: int
+    mean: float
+    median: float
+    p90: float
+    worst: float
+    inside: int
+    no_change: float
+    paper: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Errors over all judged items, by what-ifs and by model, and how many judge nothing, and why.
+
+    ``worse`` says, in words, what got worse than in the reference; None without a reference.
+    """
+
+    total: Errors
+    by_transform: tuple[Errors, ...]
+    by_model: tuple[Errors, ...]
+    inconclusive: int
+    unmeasured: int
+    failed: int
+    worse: tuple[str, ...] | None = None
+
+    @property
+    def tables(self) -> tuple[Errors, ...]:
+        """All groups."""
+        return (self.total, *self.by_transform, *self.by_model)
+
+
+def compare(
+    rows: Sequence[Row], reference: Sequence[Row] | None = None, *, tolerance: float = TOLERANCE
+) -> Comparison:
+    """Judge *rows* by what was measured, and by an earlier table of the same study.
+
+    Raises
+    ------
+    TraceError
+        Nothing was measured after the change, so there is nothing to judge by.
+    """
+    judged = [row for row in rows if is_judged(row)]
+    if not judged:
+        raise TraceError(
+            "no item has a measured step after the change: use pairs, archives or changes of "
+            "models in the study"
+        )
+    total, by_transform, by_model = _tables(judged)
+    return Comparison(
+        total=total,
+        by_transform=by_transform,
+        by_model=by_model,
+        inconclusive=sum(_is_measured(row) and not is_judged(row) for row in rows),
+        unmeasured=sum(row.error is None and row.after_ns is None for row in rows),
+        failed=sum(row.error is not None for row in rows),
+        worse=None if reference is None else tuple(worse(rows, reference, tolerance)),
+    )
+
+
+def worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> Iterator[str]:
+    """Yield what got worse than in *reference*: items that are lost, errors that grew.
+
+    Errors are compared over the items that both have judged.
+    """
+    new, old = _judged(rows), _judged(reference)
+    there = {_name(row): row for row in rows}
+    lost = [name for name in old if name not in there or there[name].error is not None]
+    for name in lost[:LISTED]:
+        why = there[name].error if name in there else "it is not among the results"
+        yield f"{' '.join(name)}: has no prediction any more: {why}"
+    if len(lost) > LISTED:
+        yield f"{len(lost) - LISTED} more items have no prediction any more"
+    both = [name for name in old if name in new]
+    if not both:
+        yield "no item is judged in both"
+        return
+    now, then = (_groups([table[name] for name in both]) for table in (new, old))
+    for group, before in then.items():
+        for what in ("mean", "median", "p90"):
+            was, is_ = getattr(before, what), getattr(now[group], what)
+            if is_ > was + tolerance:
+                yield f"{group}: {what} |error| {was:.2%} -> {is_:.2%} over {before.items} items"
+
+
+def is_judged(row: Row) -> bool:
+    """Whether the row's measurement is one that judges a prediction."""
+    return _is_measured(row) and _pair(row).is_conclusive and _pair(row).is_foreseen
+
+
+def _judged(rows: Sequence[Row]) -> dict[Name, Row]:
+    return {_name(row): row for row in rows if is_judged(row)}
+
+
+def _name(row: Row) -> Name:
+    return row.recording, row.scenario
+
+
+def _is_measured(row: Row) -> bool:
+    return row.error is None and row.after_ns is not None
+
+
+def _tables(rows: Sequence[Row]) -> tuple[Errors, tuple[Errors, ...], tuple[Errors, ...]]:
+    """Return the errors of all *rows*, by what-ifs, and by model."""
+    return (
+        _errors("all", rows),
+        tuple(
+            _errors(n, [r for r in rows if r.transforms == n]) for n in _each(rows, "transforms")
+        ),
+        tuple(_errors(n, [r for r in rows if r.model == n]) for n in _each(rows, "model")),
+    )
+
+
+def _groups(rows: Sequence[Row]) -> dict[str, Errors]:
+    total, by_transform, by_model = _tables(rows)
+    named = {f"what-if {found.group}": found for found in by_transform}
+    return {"all": total, **named, **{f"model {found.group}": found for found in by_model}}
+
+
+def _each(rows: Sequence[Row], column: str) -> list[str]:
+    return sorted({getattr(row, column) for row in rows})
+
+
+def _errors(group: str, rows: Sequence[Row]) -> Errors:
+    pairs = [_pair(row) for row in rows]
+    off = np.abs([pair.error for pair in pairs])
+    paper = [abs(pair.paper_error) for pair in pairs if pair.paper_error is not None]
+    return Errors(
+        group=group,
+        items=len(pairs),
+        mean=float(off.mean()),
+        median=float(np.median(off)),
+        p90=float(np.quantile(off, 0.9)),
+        worst=float(off.max()),
+        inside=sum(_is_inside(row) for row in rows),
+        no_change=float(np.median(np.abs([pair.null_error for pair in pairs]))),
+        paper=float(np.median(paper)) if paper else None,
+    )
+
+
+def _is_inside(row: Row) -> bool:
+    assert row.low_ns is not None
+    assert row.after_ns is not None
+    assert row.high_ns is not None
+    return row.low_ns <= row.after_ns <= row.high_ns
+
+
+def _pair(row: Row) -> PairRow:
+    """Return a measured *row* as a row of the accuracy study, which knows what errors are."""
+    assert row.before_ns is not None
+    assert row.after_ns is not None
+    assert row.predicted_ns is not None
+    assert row.replayed_ns is not None
+    return PairRow(
+        name=row.recording,
+        model=row.model,
+        change=row.scenario,
+        hardware=row.hardware or "",
+        transforms=tuple(row.transforms.split(" + ")),
+        measure="step",
+        before_ns=row.before_ns,
+        after_ns=row.after_ns,
+        rule_ns=row.predicted_ns,
+        paper_ns=row.paper_ns,
+        replay_error=row.replayed_ns / row.before_ns - 1,
+        noise=row.noise,
+    )
