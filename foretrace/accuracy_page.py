@@ -197,6 +197,8 @@ def _validated(table: Table) -> list[str]:
         "How far the measurement lies from the prediction, as a share of the prediction.",
         "Intervals carry the last column: 9 of 10 further pairs should stay within it.",
         "Pairs that compare a part of the device time count with the error of that part.",
+        "Pairs of what-ifs for several workers are those of accuracy-distributed.md.",
+        "*All* counts the others.",
         f"A transform with fewer than {FEWEST_PAIRS} conclusive pairs is `unvalidated`.",
         f"With fewer than {ENOUGH_PAIRS} it takes the error of *all*, where that is larger.",
     ]
@@ -216,5 +218,6 @@ def _validated(table: Table) -> list[str]:
                 f"| {row['p90']:.1%} |"
                 for name, row in transforms.items()
             ]
-            text.append(f"| {hardware} | *all* | {source} | | | {pooled[hardware][source]:.1%} |")
+            if (share := pooled.get(hardware, {}).get(source)) is not None:
+                text.append(f"| {hardware} | *all* | {source} | | | {share:.1%} |")
     return [*text, ""]

@@ -11,8 +11,10 @@ from foretrace.accuracy_page import page
 from foretrace.errors import TraceError
 from foretrace.evidence import error_table
 from foretrace.study import optimizer_ns, read_list, run_study
+from foretrace.study_distributed import Distributed
 from foretrace.study_rows import IdentityRow, Study
 from foretrace.transforms.literal import literal
+from tests.network_rows import network_row
 from tests.pairs import pair
 
 if TYPE_CHECKING:
@@ -186,15 +188,22 @@ def test_the_study_writes_its_page_and_its_table(
     (tmp_path / "foretrace").mkdir()
     monkeypatch.setattr(accuracy, "ROOT", tmp_path)
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
+    monkeypatch.setattr(accuracy, "DISTRIBUTED", tmp_path / "accuracy-distributed.md")
     monkeypatch.setattr(accuracy, "README", tmp_path / "README.md")
     monkeypatch.setattr(accuracy, "run_study", lambda _listed, _folder: Study(pairs=PAIRS))
+    cells = (network_row(0.02), network_row(0.04))
+    monkeypatch.setattr(accuracy, "run_distributed", lambda _l, _f: Distributed(cells=cells))
     marks = f"before {accuracy.BEGIN} old {accuracy.END} after"
     (tmp_path / "README.md").write_text(marks, "utf-8")
     accuracy.main()
 
-    assert "[gpu.rule.amp]" in (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
+    table = (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
+    assert "[gpu.rule.amp]" in table
+    assert "[cpu.rule.ddp]\npairs = 2\n" in table
+    distributed = (tmp_path / "accuracy-distributed.md").read_text("utf-8")
+    assert "over 2 cells of DDP: predicted 3.0%" in distributed
     assert (tmp_path / "accuracy.md").read_text("utf-8").startswith("# How far off it is\n")
     readme = (tmp_path / "README.md").read_text("utf-8")
     assert readme.startswith(f"before {accuracy.BEGIN}\n- Median |error| over 3 public pairs")
     assert readme.endswith(f"\n{accuracy.END} after")
-    assert "3 pairs" in capsys.readouterr().out
+    assert "3 pairs, 2 cells" in capsys.readouterr().out
