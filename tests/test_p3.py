@@ -94,6 +94,16 @@ def test_kernels_wait_on_a_device() -> None:
         assert pull["end"] <= later["start"]
 
 
+def test_faster_servers_answer_sooner() -> None:
+    """An update at 100 GB/s instead of 10."""
+    slow, fast = (
+        replay(p3(host_job(), workers=2, servers=1, network="1Gbps", slice_mb=5, server_gbps=rate))
+        for rate in (None, 100.0)
+    )
+
+    assert slow.step_ns > fast.step_ns
+
+
 def test_slowest_worker_is_waited_for() -> None:
     """A slice can be pulled when the last worker has pushed it."""
     job = replace(host_job(), step_samples_ns=(9_000_000, 11_000_000) * 4)
@@ -110,6 +120,7 @@ def test_slowest_worker_is_waited_for() -> None:
     [
         ({"workers": 0}, "workers=0 is out of range"),
         ({"servers": 0}, "servers=0 is out of range"),
+        ({"server_gbps": -1}, "server_gbps=-1 is out of range"),
         ({"slice_mb": 0}, "slice_mb=0 is out of range"),
         ({"network": None}, "nothing says what joins 2 workers"),
     ],

@@ -52,6 +52,11 @@ def test_where_only_sending_is_limited_pushes_do_not_meet() -> None:
     assert step(ingress=False) == pytest.approx(expected / 1e6, rel=1e-6)
 
 
+def test_servers_may_be_faster() -> None:
+    """An update at 100 GB/s instead of 10."""
+    assert step() - step(server_gbps=100) == pytest.approx(0.9 * served(2) / 1e6)
+
+
 def test_servers_share_the_parameters() -> None:
     """Two servers for two workers: each link carries what one worker sends."""
     legs = WIRE_NS + START_NS
@@ -134,6 +139,7 @@ def test_kernels_of_the_next_step_wait_for_the_parameters() -> None:
     [
         ({"workers": 0}, "workers=0 is out of range"),
         ({"servers": 0}, "servers=0 is out of range"),
+        ({"server_gbps": 0}, "server_gbps=0 is out of range"),
         ({"mode": "ssp"}, "mode='ssp' is unknown; choose one of bsp, asp"),
         ({"network": "fast"}, "network='fast' is no rate"),
         ({"cluster": "dgx-a100"}, "joins devices, and this is a CPU job"),

@@ -47,6 +47,7 @@ def p3(
     network: str | None = None,
     nodes: int | None = None,
     ingress: bool = True,
+    server_gbps: float | None = None,
 ) -> Graph:
     """Exchange gradients in slices over parameter servers, those of the first layers first.
 
@@ -54,7 +55,7 @@ def p3(
     ----------
     graph
         The job of one process, recorded with module names.
-    workers, cluster, network, nodes, ingress
+    workers, cluster, network, nodes, ingress, server_gbps
         As `parameter_server` takes them.
     servers
         Devices that serve and do not compute; by default every worker's machine serves a share.
@@ -86,6 +87,8 @@ def p3(
     ['P3 push', 'P3 push', 'P3 pull', 'P3 pull']
     """
     positive("slice_mb", slice_mb)
+    if server_gbps is not None:
+        positive("server_gbps", server_gbps)
     count = workers if servers is None else workers + whole("servers", servers, 1)
     placed = place_alone(graph, "p3", count, cluster=cluster, network=network, nodes=nodes)
     devices = placed.devices[:workers]
@@ -96,7 +99,7 @@ def p3(
     slices = _slices(graph, found, slice_mb * MB)
     late = late_ns(graph, workers)
     update = update_tasks(graph)
-    changed = _exchanging(graph, found, slices, job, late)
+    changed = _exchanging(graph, found, slices, job, late, server_gbps)
     padding = np.zeros(len(changed.tasks) - len(update), bool)
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return noted(
@@ -136,7 +139,12 @@ def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice
 
 
 def _exchanging(
-    graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice], job: Servers, late: int
+    graph: Graph,
+    found: Sequence[Gradient],
+    slices: Sequence[_Slice],
+    job: Servers,
+    late: int,
+    server_gbps: float | None,
 ) -> Graph:
     """Put the pushes and pulls of all slices into *graph*, in the order of their urgency."""
     exchanges = [
@@ -145,7 +153,9 @@ def _exchanging(
             urgency=each.urgency,
             push_ns=each.bytes * job.push_ns_per_byte(together=True),
             pull_ns=each.bytes * job.pull_ns_per_byte(together=True),
-            between_ns=job.start_ns + late + update_ns(graph, each.bytes, len(job.workers)),
+            between_ns=job.start_ns
+            + late
+            + update_ns(graph, each.bytes, len(job.workers), server_gbps),
         )
         for each, ready in zip(slices, _ready(graph, found, slices), strict=True)
     ]

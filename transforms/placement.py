@@ -11,8 +11,6 @@ from foretrace.transforms.job_cluster import Placed, place_workers
 from foretrace.transforms.network import recosted
 from foretrace.transforms.parameters import choice
 from foretrace.transforms.scenario import noted
-from foretrace.transforms.selection import require
-from foretrace.transforms.transfers import communicates
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -56,7 +54,6 @@ def placement(graph: Graph, *, to: str | list[int] = "packed", cluster: str | No
     >>> round(placement(with_workers(graph, racks), to="spread").tasks.work_ns.iat[0] / 1e6)
     350
     """
-    require(communicates(graph), graph, "collective; put ddp(workers=..., cluster=...) before")
     before = workers_of(graph, "placement")
     where = before.cluster if cluster is None else load_cluster(cluster)
     workers = len(before.devices)

@@ -73,12 +73,13 @@ class Servers:
         return max(ns for link, ns in loads.items() if self.ingress or not link.startswith(inwards))
 
 
-def update_ns(graph: Graph, size: float, gradients: int) -> int:
+def update_ns(graph: Graph, size: float, gradients: int, gbps: float | None = None) -> int:
     """Return how long a server takes to add up so many *gradients* of *size* bytes and to update.
 
-    They are stacked (read and written), their mean is taken, and parameters are updated.
+    They are stacked (read and written), their mean is taken, and parameters are updated; all at
+    *gbps*, where that is given.
     """
     summing = 3 * gradients + 1 if gradients > 1 else 0
     copying, updating = (machine_rate(graph, f"{what}_gbps") for what in ("copy", "update"))
-    passes_ns = summing / (copying or HOST_GBPS) + PASSES / (updating or HOST_GBPS)
+    passes_ns = summing / (gbps or copying or HOST_GBPS) + PASSES / (gbps or updating or HOST_GBPS)
     return round(passes_ns * size)
