@@ -15,7 +15,6 @@ from foretrace.predict import Measured, Prediction, baseline, predicted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.candidates import Candidate
     from foretrace.graph.model import Graph
     from foretrace.many import Made
     from foretrace.predict import Baseline
@@ -33,14 +32,18 @@ EITHER_OR = frozenset({"compile", "cuda_graphs"})
 class Advice:
     """One what-if, or several together, and what it brings.
 
-    ``gain`` is the samples per second after over before; ``saves`` is "time" or "memory";
-    ``limits`` is what a step consists of afterwards: ns on the critical path by cause.
+    ``saves`` is "time" or "memory"; ``limits`` is what a step consists of afterwards: ns on the
+    critical path by cause.
     """
 
     prediction: Prediction
-    gain: float
     saves: str
     limits: dict[str, float]
+
+    @property
+    def gain(self) -> float:
+        """Samples per second after over before."""
+        return self.prediction.speedup
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,9 @@ class Advisory:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A scenario made of candidates: by how much its samples grow, and what it saves."""
+    """A scenario made of candidates, and what it saves."""
 
     scenario: Scenario
-    samples: float
     saves: str
 
 
@@ -85,7 +87,7 @@ def advise(graph: Graph) -> Advisory:
         The recorded step has no work.
     """
     known = baseline(graph)
-    trials = [_trial(graph, (candidate,)) for candidate in candidates()]
+    trials = [_Trial((each.what_if(graph),), each.saves) for each in candidates()]
     found, refused = _tried(known, trials)
     best = _worth_combining(found)
     made = [(each.trial.scenario, each.changed) for each in best]
@@ -120,11 +122,6 @@ def _warnings(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
     return tuple(common)
 
 
-def _trial(graph: Graph, group: Sequence[Candidate]) -> _Trial:
-    (candidate,) = group
-    return _Trial((candidate.what_if(graph),), candidate.samples, candidate.saves)
-
-
 def _tried(
     known: Baseline, trials: Sequence[_Trial], made: Sequence[Made] = ()
 ) -> tuple[list[_Found], list[tuple[_Trial, ForetraceError]]]:
@@ -139,13 +136,9 @@ def _tried(
         except ForetraceError as error:
             refused.append((trial, error))
             continue
-        advice = _advice(prediction, trial, path_causes(after))
+        advice = Advice(prediction, trial.saves, path_causes(after))
         found.append(_Found(trial, advice, after.graph))
     return found, refused
-
-
-def _advice(prediction: Prediction, trial: _Trial, limits: dict[str, float]) -> Advice:
-    return Advice(prediction, prediction.speedup, trial.saves, limits)
 
 
 def _worth_combining(found: Iterable[_Found]) -> list[_Found]:
@@ -173,11 +166,7 @@ def _names(group: Iterable[_Trial]) -> set[str]:
 
 
 def _together(group: Sequence[_Trial]) -> _Trial:
-    scenario = tuple(what_if for trial in group for what_if in trial.scenario)
-    samples = 1.0
-    for trial in group:
-        samples *= trial.samples
-    return _Trial(scenario, samples, "time")
+    return _Trial(tuple(what_if for trial in group for what_if in trial.scenario), "time")
 
 
 def _ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:

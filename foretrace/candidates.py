@@ -23,14 +23,13 @@ Parameters = Mapping[str, Any] | Callable[["Graph"], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A what-if to try; ``samples`` is by how much a step's samples grow, ``saves`` what it is for.
+    """A what-if to try; ``saves`` says what it is for: time or memory.
 
     One that saves memory costs time: it is listed, and never combined with others for speed.
     """
 
     name: str
     parameters: Parameters = field(default_factory=dict)
-    samples: float = 1.0
     saves: str = "time"
 
     def what_if(self, graph: Graph) -> WhatIf:
@@ -77,8 +76,8 @@ CANDIDATES = (
     Candidate("remove_sync"),
     Candidate("dataloader", _more_workers),
     Candidate("cuda_graphs"),
-    Candidate("batch_size", _double_batch, samples=2.0),
-    Candidate("gradient_accumulation", {"k": 2}, samples=2.0, saves="memory"),
+    Candidate("batch_size", _double_batch),
+    Candidate("gradient_accumulation", {"k": 2}, saves="memory"),
     Candidate("activation_checkpoint", saves="memory"),
     Candidate("vdnn", saves="memory"),
     Candidate("gist", saves="memory"),
@@ -94,8 +93,16 @@ NEEDS_A_FIGURE = (
     "metaflow",
     "device",
     "cpu_cores",
+    "ddp",
+    "fsdp",
+    "network",
+    "p3",
+    "parameter_server",
+    "pipeline",
+    "straggler",
+    "tensor_parallel",
 )
-"""What-ifs about a number, a layer or a machine that only the user can name."""
+"""What-ifs about a number, a layer, a machine or a cluster that only the user can name."""
 
 
 def candidates() -> Iterator[Candidate]:

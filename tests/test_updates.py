@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from foretrace.tracer.updates import Updates  # noqa: E402
 
 
-class Slow(torch.optim.SGD):
+class Slow(torch.optim.SGD):  # type: ignore[name-defined]
     """Sleeps 2 ms in every update."""
 
     def step(self, _closure: None = None) -> None:
