@@ -252,3 +252,19 @@ def test_a_cause_may_lie_within_what_sharing_added() -> None:
     assert (path.from_ns[:-1] == path.to_ns[1:]).all()
     assert int((path.to_ns - path.from_ns).sum()) == timeline.period_ns * timeline.steady.cycle
     assert "shared link" in {why for _, why, _ in parts(path, 3)}
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 500), min_size=4, max_size=4), st.sampled_from([1.0, 0.5, 0.9]))
+def test_parts_add_up_while_tasks_share(works: list[int], share: float) -> None:
+    """Two transfers over one link beside a kernel, then the host: no time is unexplained."""
+    network = Network(ONE_LINK, ((0, 0, 1.0), (1, 0, 0.7)), share, share)
+    tasks = [transfer(0, works[0]), transfer(1, works[1]), kernel(2, works[2])]
+    edges = [edge for row in range(3) for edge in ((3, row, "data"), (row, 3, "join", 0, 1))]
+    timeline = replay(networks_job(network, [*tasks, ("step", "host", 3, works[3], None)], edges))
+    path = timeline.path
+
+    assert int((path.to_ns - path.from_ns).sum()) == timeline.period_ns * timeline.steady.cycle
+    assert (path.from_ns[:-1] == path.to_ns[1:]).all()
+    assert "release" not in {why for _, why, _ in parts(path, 4)}
+    assert (timeline.slack_ns >= 0).all()
