@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-MOST_BLOCKS = 20_000
+MOST_BLOCKS = 16_000
 """Blocks of one timeline; a screen is some 2,000 pixels wide, so that ten zooms stay sharp."""
 MOST_LANES = 16
-NAME_WIDTH = 120
+NAME_WIDTH = 90
 HOST_KINDS = ("launch", "sync")
 """Kinds of host tasks that are told apart from other host work."""
 _WAITS = tuple(dict.fromkeys(f"waiting: {cause}" for cause in WAIT_CAUSES.values()))
@@ -62,8 +62,9 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
     ``names``), sort (position in `SORTS`), busy ns. The first row is the critical path.
     """
     graph = timeline.graph
-    shown = _busiest_lanes(timeline)
-    spans = merged(_joined(_path_spans(timeline), _task_spans(timeline, shown)), most)
+    shown, sorts = _busiest_lanes(timeline), _sorts(timeline)
+    every = _joined(_path_spans(timeline, sorts), _task_spans(timeline, sorts, shown))
+    spans = merged(every, most)
     used, name = np.unique(spans.name, return_inverse=True)
     known = graph.tasks["name"].array.categories
     columns = (spans.start_ns, spans.end_ns - spans.start_ns, spans.count, name, spans.sort)
@@ -72,7 +73,7 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
     rows = [blocks[ends[at] : ends[at + 1]].ravel().tolist() for at in range(len(shown) + 1)]
     return {
         "label": label,
-        "span_ns": int(max(timeline.end_ns.max(initial=0), spans.end_ns.max(initial=0))),
+        "span_ns": _period(timeline),
         "steps": graph.steps,
         "step_ms": timeline.step_ns / NS_PER_MS,
         "names": [short(str(known[code]), NAME_WIDTH) if code >= 0 else "?" for code in used],
@@ -121,37 +122,52 @@ def _begins(spans: Spans, bits: int) -> NDArray[np.bool_]:
     return begins
 
 
-def _task_spans(timeline: Timeline, shown: Sequence[int]) -> Spans:
+def _task_spans(timeline: Timeline, sorts: Ints, shown: Sequence[int]) -> Spans:
     """Return the tasks of the lanes *shown*, on rows from 1."""
     tasks = timeline.graph.tasks
     row_of = np.zeros(len(timeline.graph.lanes), np.int64)
     row_of[list(shown)] = np.arange(1, len(shown) + 1)
     row = row_of[tasks["lane"].to_numpy()]
-    order = np.lexsort((timeline.end_ns, timeline.start_ns, row))
-    order = order[row[order] > 0]
-    name = tasks["name"].array.codes.astype(np.int64)
-    start, end = timeline.start_ns[order], timeline.end_ns[order]
-    return _spans(row[order], start, end, name[order], _sorts(timeline)[order])
+    task = np.flatnonzero(row)
+    start, end = timeline.start_ns[task], timeline.end_ns[task]
+    return _spans(timeline, row[task], start, end, task, sorts[task])
 
 
-def _path_spans(timeline: Timeline) -> Spans:
-    """Return the critical path on row 0, as far as the picture reaches."""
+def _path_spans(timeline: Timeline, sorts: Ints) -> Spans:
+    """Return one period of the critical path, on row 0."""
     path = timeline.critical_path
-    until = timeline.end_ns.max(initial=0)
+    until = path["from_ns"].min() + _period(timeline)
     path = path[(path["from_ns"] < until) & (path["to_ns"] > path["from_ns"])]
     task = path["task"].to_numpy()
     why = path["why"].array
-    waits = [_wait_sort(str(reason)) for reason in why.categories]
-    sort = np.where(is_in(path["why"], "work"), _sorts(timeline)[task], np.array(waits)[why.codes])
-    name = timeline.graph.tasks["name"].array.codes.astype(np.int64)[task]
-    from_ns, to_ns = path["from_ns"].to_numpy(), path["to_ns"].to_numpy()
-    order = np.argsort(from_ns, kind="stable")
-    row = np.zeros(len(path), np.int64)
-    return _spans(row, from_ns[order], to_ns[order], name[order], sort[order])
+    waits = np.array([_wait_sort(str(reason)) for reason in why.categories])
+    sort = np.where(is_in(path["why"], "work"), sorts[task], waits[why.codes])
+    start, end = path["from_ns"].to_numpy(), path["to_ns"].to_numpy()
+    return _spans(timeline, np.zeros_like(start), start, end, task, sort)
 
 
-def _spans(row: Ints, start_ns: Ints, end_ns: Ints, name: Ints, sort: Ints) -> Spans:
-    return Spans(row, start_ns, end_ns, name, sort, np.ones_like(row), end_ns - start_ns)
+def _spans(
+    timeline: Timeline, row: Ints, start_ns: Ints, end_ns: Ints, task: Ints, sort: Ints
+) -> Spans:
+    """Return intervals of the steady state as they lie within one period, sorted.
+
+    What runs over the end of the period runs at its beginning too, one repetition earlier.
+    """
+    period = _period(timeline)
+    start = start_ns % period
+    end = start + np.minimum(end_ns - start_ns, period)
+    over = np.flatnonzero(end > period)
+    which = np.concatenate((np.arange(len(row)), over))
+    start = np.concatenate((start, np.zeros_like(over)))
+    end = np.concatenate((np.minimum(end, period), end[over] - period))
+    order = np.lexsort((end, start, row[which]))
+    which, start, end = which[order], start[order], end[order]
+    name = timeline.graph.tasks["name"].array.codes.astype(np.int64)[task[which]]
+    return Spans(row[which], start, end, name, sort[which], np.ones_like(start), end - start)
+
+
+def _period(timeline: Timeline) -> int:
+    return max(1, round(timeline.period_ns))
 
 
 def _joined(first: Spans, second: Spans) -> Spans:

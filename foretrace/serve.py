@@ -93,7 +93,7 @@ class Site:
                 if parts.path == "/api/outlook":
                     return _json(200, self._job(query).outlook)
         except ForetraceError as error:
-            return _refused(400, str(error))
+            return _refused(200, str(error))  # an answer too: why it cannot be predicted
         except Exception as error:  # noqa: BLE001  # the last line of defence
             return _refused(500, f"internal error, {type(error).__name__}: {first_line(error)}")
         return _refused(404, "there is no such page")

@@ -108,7 +108,7 @@ def test_the_timeline_works_by_keyboard(browser: Any, address: str) -> None:
         page.keyboard.press("ArrowDown")
         assert said.inner_text() == "Lane: rank 0 thread 100 (main)"
         page.keyboard.press("n")
-        assert said.inner_text().startswith("aten::mm (host). 5.00 µs on rank 0 thread 100")
+        assert said.inner_text().startswith("aten::mm (host). 5.00\xa0µs on rank 0 thread 100")
         page.keyboard.press("n")
         assert said.inner_text().startswith("cudaLaunchKernel (launch)")
         page.keyboard.press("p")
@@ -178,8 +178,7 @@ def test_what_ifs_are_asked_live(browser: Any, served: str) -> None:
 
 def test_the_servers_words_are_shown(browser: Any, served: str) -> None:
     """What does not apply is said, and the last answer stays."""
-    with browser.new_page() as page:
-        page.goto(served)
+    with opened(browser, served) as page:
         page.locator("#add").select_option("faster_kernels")
         page.locator("#add-whatif").click()
         page.locator("h1", has_text="faster_kernels").wait_for()

@@ -9,6 +9,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from foretrace.page_html import SCRIPTS, page, write_page
+from foretrace.page_timeline import timeline_data
+from foretrace.replay import replay
+from foretrace.transforms.literal import literal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,3 +83,15 @@ def test_every_script_is_in_the_page() -> None:
     """A file that is not named would not be shipped into the page."""
     assert len(set(SCRIPTS)) == len(SCRIPTS)
     assert {"page.js", "timeline.js"} <= set(SCRIPTS)
+
+
+def test_a_page_of_many_tasks_stays_small() -> None:
+    """200,000 tasks with 2,000 long names, before and after: under 5 MB."""
+    name = "void at::native::some_kernel<float, {}>" + "x" * 60
+    tasks = [(name.format(n % 2_000), "kernel", 0, 100 + n % 977, None) for n in range(200_000)]
+    timeline = replay(literal(tasks, wrap=True))
+    drawn = [timeline_data(timeline, label) for label in ("before", "after")]
+    size = len(page({"scenario": [], "timelines": drawn}, ""))
+
+    assert 500_000 < size < 3_000_000
+    assert sum(drawn[0]["rows"][1]["blocks"][2::6]) >= 200_000

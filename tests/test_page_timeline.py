@@ -82,7 +82,7 @@ def test_joining_loses_no_task_and_no_time(
 
 
 def test_rows_are_the_critical_path_and_the_lanes() -> None:
-    """The step of 30 µs is the kernel's; the host's lane shows what each call is."""
+    """The kernel takes the whole step of 30 µs, from one window into the next."""
     drawn = timeline_data(replay(GRAPH), "before")
 
     assert [row["name"] for row in drawn["rows"]] == [
@@ -93,8 +93,10 @@ def test_rows_are_the_critical_path_and_the_lanes() -> None:
     assert drawn["step_ms"] == 0.03
     host = [(drawn["names"][b[3]], SORTS[b[4]], b[1]) for b in blocks(drawn["rows"][1])]
     assert host == [("aten::mm", "host", 5_000), ("cudaLaunchKernel", "launch", 2_000)]
-    [kernel] = blocks(drawn["rows"][2])
-    assert SORTS[kernel[4]] == "gemm"
+    kernel = [(SORTS[b[4]], b[0], b[1]) for b in blocks(drawn["rows"][2])]
+    assert [name for name, _, _ in kernel] == ["gemm", "gemm"]
+    assert kernel[0][1] == 0
+    assert kernel[0][2] == kernel[1][1] == 30_000 - kernel[1][2]
     assert (drawn["rows"][2]["work_ms"], drawn["rows"][2]["idle_ms"]) == (0.03, 0.0)
     assert sum(block[1] for block in blocks(drawn["rows"][0])) == 30_000
 

@@ -27,7 +27,7 @@ function curvesPicture(sensitivity, curves, width) {
   for (const share of [0, 0.25, 0.5, 0.75, 1]) {
     const ms = (share * most) / 1.05;
     parts.push(drawn("line", { class: "grid", x1: left, x2: width - right, y1: y(ms), y2: y(ms) }));
-    parts.push(label(time(ms).replace(" ", "\u00a0"), [left - 6, y(ms) + 4], { "text-anchor": "end" }));
+    parts.push(label(time(ms), [left - 6, y(ms) + 4], { "text-anchor": "end" }));
   }
   for (const value of [0, 25, 50, 75, 100]) parts.push(label(`${value} %`, [x(value), height - bottom + 16], { "text-anchor": value === 100 ? "end" : "middle" }));
   parts.push(label("less time in this part", [(left + width - right) / 2, height - 4], { "text-anchor": "middle" }));

@@ -19,17 +19,17 @@ function drawn(tag, attributes = {}, ...children) {
   return node;
 }
 
+const NARROW = "\u00a0"; // keeps a number and its unit on one line
+
 function time(ms) {
   if (ms === null || ms === undefined) return "unknown";
   const size = Math.abs(ms);
-  if (size >= 10_000) return `${(ms / 1000).toFixed(1)} s`;
-  if (size >= 100) return `${ms.toFixed(0)} ms`;
-  if (size >= 10) return `${ms.toFixed(1)} ms`;
-  if (size >= 1) return `${ms.toFixed(2)} ms`;
-  return size === 0 ? "0" : `${(ms * 1000).toFixed(size < 0.01 ? 2 : 0)} µs`;
+  if (size >= 10_000) return `${(ms / 1000).toFixed(1)}${NARROW}s`;
+  if (size >= 1) return `${ms.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)}${NARROW}ms`;
+  return size === 0 ? "0" : `${(ms * 1000).toFixed(size < 0.01 ? 2 : 0)}${NARROW}µs`;
 }
 
-const percent = (share) => `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0)} %`;
+const percent = (share) => `${(100 * share).toFixed(share !== 0 && Math.abs(share) < 0.1 ? 1 : 0)}${NARROW}%`;
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(1)} %`;
 const times = (factor) => `${factor.toFixed(2)}×`;
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;

@@ -32,7 +32,7 @@ function breakdownSection(data) {
   const pick = (by) => {
     const parts = data.parts[by], most = Math.max(1e-9, ...parts.flatMap((part) => [...part.work_ms, ...part.path_ms]));
     const heads = asked
-      ? [[by], ["work before", true], ["after", true], ["on the critical path before", true], ["after", true], ["work before and after"]]
+      ? [[by], ["work before", true], ["after", true], ["on path before", true], ["after", true], ["work before and after"]]
       : [[by], ["work", true], ["on the critical path", true], ["work"]];
     const rows = parts.map((part) => asked
       ? [part.part, ...part.work_ms.map(time), ...part.path_ms.map(time), meters([part.work_ms[0] / most, "before"], [part.work_ms[1] / most, "after"])]
@@ -57,7 +57,7 @@ function limitsSection(data) {
     const found = labels.map((label) => data.limits[label][cause] ?? 0);
     return [cause, ...found.map(time), meters(...found.map((ms, at) => [ms / most, found.length > 1 && at === 0 ? "before" : "after"]))];
   });
-  const segments = (label) => table(`Longest parts of the critical path ${label}, per step`, [["task"], ["time", true], ["times", true], ["why"], ["lane"]],
+  const segments = (label) => table(`Longest parts of the critical path ${label}, per step`, [["task"], ["time", true], [`times in ${plural(data.job.steps, "step")}`, true], ["why"], ["lane"]],
     data.path[label].map((each) => [each.name, time(each.ms), each.count.toLocaleString("en"), each.why === "work" ? "its own work" : `waits: ${each.why}`, each.lane]));
   return section("limits", "What limits the step, and the critical path", list(notes),
     table("Critical path by cause, one step", [["cause"], ...labels.map((label) => [label, true]), ["share"]], rows),
@@ -72,8 +72,12 @@ function adviceSection(advice) {
       el("span", { class: each.status }, each.status), limits.map(([cause, share]) => `${cause} ${percent(share)}`).join(", "), notes.join("; ")];
   };
   const heads = [["what-if"], ["samples/s", true], ["step", true], ["interval", true], ["status"], ["then limited by"], ["note"]];
-  const parts = [table("Every what-if that applies, best first", heads, advice.advice.map(row))];
-  if (advice.combinations.length) parts.push(table("The best together, replayed and not added up", heads, advice.combinations.map(row)));
+  const shown = (caption, found) => {
+    const rows = found.map(row), width = rows.some((cells) => cells.at(-1)) ? heads.length : heads.length - 1;
+    return table(caption, heads.slice(0, width), rows.map((cells) => cells.slice(0, width)));
+  };
+  const parts = [shown("Every what-if that applies, best first", advice.advice)];
+  if (advice.combinations.length) parts.push(shown("The best together, replayed and not added up", advice.combinations));
   if (advice.inapplicable.length) parts.push(el("details", {}, el("summary", {}, `${plural(advice.inapplicable.length, "what-if")} that ${advice.inapplicable.length === 1 ? "does" : "do"} not apply`),
     table("Does not apply", [["what-if"], ["why"]], advice.inapplicable.map((each) => [each.scenario, each.reason]))));
   if (advice.warnings.length) parts.push(el("h3", {}, "Holds for all of them"), list(advice.warnings));

@@ -60,7 +60,7 @@ class TimelineView {
     return el("figure", {},
       el("h3", {}, `${timeline.label}: ${time(timeline.step_ms)} per step, as replayed`),
       this.canvas, this.said,
-      el("figcaption", {}, `${plural(timeline.tasks, "task")} in ${plural(timeline.steps, "step")}.${hidden}`),
+      el("figcaption", {}, `One window of the steady state: ${plural(timeline.tasks, "task")} in ${plural(timeline.steps, "step")}. What runs on into the next window is drawn at the beginning of this one.${hidden}`),
       el("details", {}, el("summary", {}, `The lanes ${timeline.label} as a table`),
         table("Per lane, times of one step", [["lane"], ["tasks", true], ["work", true], ["waiting", true], ["idle", true]], lanes)));
   }
@@ -232,7 +232,7 @@ function timelineSection(data) {
   const shown = [...sorts.filter((sort) => !sort.startsWith("waiting")), ...(sorts.some((sort) => sort.startsWith("waiting")) ? ["waiting, on the critical path"] : [])];
   const node = section("timelines", data.timelines.length > 1 ? "Timelines before and after" : "Timeline",
     el("div", { class: "tools", role: "group", "aria-label": "Zoom of the timelines" },
-      button("＋ Zoom in", "Zoom in", () => zoom.by(0.5)), button("－ Zoom out", "Zoom out", () => zoom.by(2)),
+      button("+ Zoom in", "Zoom in", () => zoom.by(0.5)), button("− Zoom out", "Zoom out", () => zoom.by(2)),
       button("←", "Move left", () => zoom.move(-0.3)), button("→", "Move right", () => zoom.move(0.3)),
       button("All", "Show all", () => zoom.set(0, zoom.span))),
     el("p", { class: "soft" }, "Drag to move; Ctrl or Shift with the wheel, two fingers, or + and − to zoom. Both timelines share one scale."),
