@@ -230,8 +230,8 @@ ZOO = (
             {"nodes": 32, "edges": 72, "features": 64, "classes": 128},
         ),
         Shape(
-            {"layers": 4, "features": 32, "width": 96, "nodes": 24, "classes": 10},
-            48,
+            {"layers": 4, "features": 32, "width": 128, "nodes": 24, "classes": 10},
+            64,
             {"nodes": 24, "edges": 56, "features": 32, "classes": 10},
         ),
     ),

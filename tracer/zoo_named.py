@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
+from foretrace.targets import first_line
 from foretrace.tracer.zoo import Model, Shape
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 HERE = "foretrace.tracer.zoo_libraries"
 CLASSES = 1000
 IMAGE, SMALL_IMAGE = 224, 64
-INCEPTION = {"inception_v3": 299}
-"""Images that a network was made for, where it does not take smaller ones, in pixels."""
+FIXED = {"inception_v3": 299, "maxvit": 224, "vit_": 224}
+"""Images that a network takes and no others, in pixels, by how its name begins."""
 HEADS = ("MaskedLM", "CausalLM", "Seq2SeqLM", "ImageClassification")
 LENGTH, SMALL_LENGTH = 128, 32
 SMALL_LAYERS = 2
@@ -44,7 +45,13 @@ def named_model(name: str, zoo: Iterable[str]) -> Model:
         )
     if find_spec(library) is None:
         raise RecordError(f"{name} needs {library}: pip install {library}")
-    return LIBRARIES[library](name, model)
+    try:
+        return LIBRARIES[library](name, model)
+    except RecordError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {first_line(error)}"
+        raise RecordError(f"{name}: {library} cannot be used here: {text}") from error
 
 
 def _torchvision(name: str, model: str) -> Model:
@@ -52,7 +59,7 @@ def _torchvision(name: str, model: str) -> Model:
     known = models.list_models(module=models)
     if model not in known:
         raise RecordError(f"torchvision has no classifier {model!r}: {', '.join(known)}")
-    needed = INCEPTION.get(model)
+    needed = next((size for begin, size in FIXED.items() if model.startswith(begin)), None)
 
     def shape(image: int, samples: int) -> Shape:
         data = {"image": needed or image, "classes": CLASSES}
