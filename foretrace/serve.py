@@ -74,23 +74,24 @@ class Answer:
 
 @dataclass(frozen=True)
 class Site:
-    """What can be asked: pages and predictions for *jobs*, one at a time."""
+    """What can be asked about *jobs*: predictions one at a time, and beside them one outlook."""
 
     jobs: Sequence[Job]
     version: str
-    lock: Lock = field(default_factory=Lock)
+    quick: Lock = field(default_factory=Lock)
+    slow: Lock = field(default_factory=Lock)
 
     def answer(self, target: str) -> Answer:
         """Answer a request for *target*: ``/``, ``/api/view`` or ``/api/outlook``."""
         parts = urlsplit(target)
         query = parse_qs(parts.query, keep_blank_values=True)
         try:
-            with self.lock:
-                if parts.path == "/":
-                    return self._page()
-                if parts.path == "/api/view":
-                    return _json(200, view(self._job(query).known, asked(query.get("whatif", ()))))
-                if parts.path == "/api/outlook":
+            if parts.path == "/":
+                return self._page()
+            if parts.path == "/api/view":
+                return self._view(self._job(query), query.get("whatif", ()))
+            if parts.path == "/api/outlook":
+                with self.slow:
                     return _json(200, self._job(query).outlook)
         except ForetraceError as error:
             return _refused(200, str(error))  # an answer too: why it cannot be predicted
@@ -104,9 +105,15 @@ class Site:
             raise TransformError(f"there is no trace number {text!r}: {len(self.jobs)} were given")
         return self.jobs[int(text)]
 
+    def _view(self, job: Job, texts: Sequence[str]) -> Answer:
+        scenario = asked(texts)
+        with self.quick:
+            return _json(200, view(job.known, scenario))
+
     def _page(self) -> Answer:
         live = {"traces": [job.name for job in self.jobs], "transforms": describe()}
-        data = {**view(self.jobs[0].known, ()), "version": self.version, "live": live}
+        with self.quick:
+            data = {**view(self.jobs[0].known, ()), "version": self.version, "live": live}
         return Answer(200, "text/html; charset=utf-8", page(data, "This page needs scripts."))
 
 

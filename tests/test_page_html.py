@@ -6,15 +6,14 @@ import base64
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+import tomllib
+from pathlib import Path
+from typing import Any
 
 from foretrace.page_html import SCRIPTS, page, write_page
 from foretrace.page_timeline import timeline_data
 from foretrace.replay import replay
 from foretrace.transforms.literal import literal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTILE = "</script><script>alert(1)</script><!--&\u2028\udcff"
 
@@ -79,10 +78,14 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
     assert b"<title>amp \xe2\x80\x93 Foretrace</title>" in path.read_bytes()
 
 
-def test_every_script_is_in_the_page() -> None:
-    """A file that is not named would not be shipped into the page."""
-    assert len(set(SCRIPTS)) == len(SCRIPTS)
-    assert {"page.js", "timeline.js"} <= set(SCRIPTS)
+def test_every_file_of_the_page_is_used_and_shipped() -> None:
+    """A script that is not named would be missing from the page, a file from the wheel."""
+    root = Path(__file__).resolve().parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
+
+    found = {path.name for path in (root / "foretrace" / "page").iterdir()}
+    assert found == {*SCRIPTS, "page.html", "page.css"}
+    assert "page/*" in project["tool"]["setuptools"]["package-data"]["foretrace"]
 
 
 def test_a_page_of_many_tasks_stays_small() -> None:

@@ -21,7 +21,7 @@ class Form {
     const transform = this.live.transforms.find((each) => each.name === name), inputs = transform.parameters.map(parameterInput);
     const choice = { transform, inputs };
     const row = el("fieldset", { class: "whatif", on: { input: () => this.ask(150) } }, el("legend", {}, name),
-      el("p", { class: "soft" }, transform.effect),
+      el("p", { class: "soft" }, transform.effect.replaceAll("*", "").replaceAll("`", "")),
       ...transform.parameters.map((each, at) => el("label", {}, each.required ? `${each.name} (needed)` : each.name, inputs[at])),
       el("button", { type: "button", "aria-label": `Remove ${name}`, on: { click: () => this.remove(choice, row) } }, "Remove"));
     this.chosen.push(choice);
