@@ -47,7 +47,7 @@ def compare(
         Path | None, typer.Argument(metavar="[REFERENCE]", help="Earlier results to hold against.")
     ] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Percentage points by which errors may grow.")
+        float, typer.Option(help="Percentage points by which errors may grow.")
     ] = 0.5,
     json: AsJson = False,  # noqa: FBT002
 ) -> int:
@@ -55,6 +55,8 @@ def compare(
     from foretrace.batch_rows import read_rows
     from foretrace.compare import compare as judge
 
+    if not tolerance >= 0:  # NaN is not, either
+        raise typer.BadParameter(f"--tolerance is {tolerance:g}, expected 0 or more")
     earlier = None if reference is None else read_rows(reference)
     found = judge(read_rows(results), earlier, tolerance=tolerance / 100)
     _show(found, json=json)

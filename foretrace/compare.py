@@ -5,13 +5,14 @@ Errors are shares of the measured step. Inconclusive measurements are counted an
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TraceError
-from foretrace.study_rows import PairRow
+from foretrace.study_rows import RECORDING_LIMIT, PairRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,8 +24,8 @@ TOLERANCE = 0.005
 LISTED = 20
 """Sentences about single items, at most."""
 
-Name = tuple[str, str]
-"""How an item is found again in other results: its recording and its scenario."""
+Name = tuple[str, str, int]
+"""How an item is found again in other results: recording, scenario, which one of that name."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,15 @@ class Errors:
 class Comparison:
     """Errors over all judged items, by what-ifs and by model, and how many judge nothing, and why.
 
-    ``worse`` says, in words, what got worse than in the reference; None without a reference.
+    ``inconclusive`` are noisy, ``unforeseen`` are what-ifs that generate code, ``unmeasured``
+    have no truth. ``worse`` says what got worse than in the reference; None without one.
     """
 
     total: Errors
     by_transform: tuple[Errors, ...]
     by_model: tuple[Errors, ...]
     inconclusive: int
+    unforeseen: int
     unmeasured: int
     failed: int
     worse: tuple[str, ...] | None = None
@@ -88,7 +91,8 @@ def compare(
         total=total,
         by_transform=by_transform,
         by_model=by_model,
-        inconclusive=sum(_is_measured(row) and not is_judged(row) for row in rows),
+        inconclusive=sum(_is_measured(row) and not _pair(row).is_conclusive for row in rows),
+        unforeseen=sum(_is_measured(row) and _is_unforeseen(_pair(row)) for row in rows),
         unmeasured=sum(row.error is None and row.after_ns is None for row in rows),
         failed=sum(row.error is not None for row in rows),
         worse=None if reference is None else tuple(worse(rows, reference, tolerance)),
@@ -100,19 +104,33 @@ def worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> It
 
     Errors are compared over the items that both have judged.
     """
-    new, old = _judged(rows), _judged(reference)
-    there = {_name(row): row for row in rows}
-    lost = [name for name in old if name not in there or there[name].error is not None]
-    for name in lost[:LISTED]:
-        why = there[name].error if name in there else "it is not among the results"
-        yield f"{' '.join(name)}: has no prediction any more: {why}"
+    new, old, there = _judged(rows), _judged(reference), _named(rows)
+    lost = {name: why for name in old if (why := _lost(there.get(name)))}
+    for recording, scenario, number in list(lost)[:LISTED]:
+        why = lost[recording, scenario, number]
+        yield f"{recording} {scenario}: judges nothing any more: {why}"
     if len(lost) > LISTED:
-        yield f"{len(lost) - LISTED} more items have no prediction any more"
+        yield f"{len(lost) - LISTED} more items judge nothing any more"
     both = [name for name in old if name in new]
-    if not both:
+    if both:
+        yield from _grown([new[name] for name in both], [old[name] for name in both], tolerance)
+    else:
         yield "no item is judged in both"
-        return
-    now, then = (_groups([table[name] for name in both]) for table in (new, old))
+
+
+def _lost(row: Row | None) -> str | None:
+    """Say why *row* has nothing to judge, if that is no matter of a noisy measurement."""
+    if row is None:
+        return "it is not among the results"
+    if not _is_measured(row):
+        return row.error or "its step after the change is not known"
+    off = _pair(row).replay_error
+    is_off = row.noise is not None and abs(off) > RECORDING_LIMIT
+    return f"its replay without any change is off by {off:+.1%}" if is_off else None
+
+
+def _grown(new: Sequence[Row], old: Sequence[Row], tolerance: float) -> Iterator[str]:
+    now, then = _groups(new), _groups(old)
     for group, before in then.items():
         for what in ("mean", "median", "p90"):
             was, is_ = getattr(before, what), getattr(now[group], what)
@@ -126,11 +144,21 @@ def is_judged(row: Row) -> bool:
 
 
 def _judged(rows: Sequence[Row]) -> dict[Name, Row]:
-    return {_name(row): row for row in rows if is_judged(row)}
+    return {name: row for name, row in _named(rows).items() if is_judged(row)}
 
 
-def _name(row: Row) -> Name:
-    return row.recording, row.scenario
+def _named(rows: Sequence[Row]) -> dict[Name, Row]:
+    found: dict[Name, Row] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        what = row.recording, row.scenario
+        seen[what] += 1
+        found[(*what, seen[what])] = row
+    return found
+
+
+def _is_unforeseen(pair: PairRow) -> bool:
+    return pair.is_conclusive and not pair.is_foreseen
 
 
 def _is_measured(row: Row) -> bool:

@@ -84,6 +84,7 @@ def _comparison_keys(report: Comparison) -> dict[str, Any]:
         "transforms": [_errors_keys(found) for found in report.by_transform],
         "models": [_errors_keys(found) for found in report.by_model],
         "inconclusive": report.inconclusive,
+        "unforeseen": report.unforeseen,
         "unmeasured": report.unmeasured,
         "failed": report.failed,
         "worse": None if report.worse is None else list(report.worse),
@@ -101,7 +102,8 @@ def _errors_keys(found: Errors) -> dict[str, Any]:
 
 @lines.register(Comparison)
 def _comparison_lines(report: Comparison) -> list[str]:
-    left_out = f"{report.inconclusive} inconclusive, {report.unmeasured} not measured"
+    left_out = f"{report.inconclusive} inconclusive, {report.unforeseen} not foreseeable, "
+    left_out += f"{report.unmeasured} not measured"
     return [
         f"{report.total.items} items judged; {left_out}, {report.failed} failed",
         f"{'|error| of measured, %':<32}" + "".join(f"{name:>10}" for name in _COLUMNS),

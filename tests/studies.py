@@ -49,4 +49,5 @@ def row(recording: str = "a", **settings: object) -> Row:
         "after_ns": 50.0,
         "noise": 0.0,
     }
-    return Row(f"key of {recording}", "0.1.0", recording, **{**values, **settings})  # type: ignore[arg-type]
+    values |= {"key": f"key of {recording}", "version": "0.1.0", "recording": recording}
+    return Row(**{**values, **settings})  # type: ignore[arg-type]

@@ -82,5 +82,6 @@ def test_compare_is_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "all: mean |error| 10.00% -> 60.00% over 1 items" in capsys.readouterr().out
     assert cli.run(["compare", str(bad), str(good), "--tolerance", "51", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["worse"] == []
+    assert cli.run(["compare", str(good), "--tolerance", "nan"]) == 2
     assert cli.run(["compare", str(tmp_path / "absent"), str(good)]) == 1
     assert "there is no such file" in capsys.readouterr().err

@@ -55,7 +55,7 @@ def test_what_judges_nothing_is_counted() -> None:
     found = compare([*GOOD, *others])
 
     assert found.total == compare(GOOD).total
-    assert (found.inconclusive, found.unmeasured, found.failed) == (3, 1, 1)
+    assert (found.inconclusive, found.unforeseen, found.unmeasured, found.failed) == (2, 1, 1, 1)
     assert not any(map(is_judged, others))
 
 
@@ -91,9 +91,34 @@ def test_lost_items_are_worse() -> None:
     failing = [replace(GOOD[0], error="no more"), GOOD[1]]
 
     assert list(worse(failing, GOOD, 0.5)) == [
-        "a amp: has no prediction any more: no more",
-        "c amp: has no prediction any more: it is not among the results",
+        "a amp: judges nothing any more: no more",
+        "c amp: judges nothing any more: it is not among the results",
     ]
     many = [row(str(number)) for number in range(25)]
     said = list(worse([], many, 0.5))
-    assert said[20:] == ["5 more items have no prediction any more", "no item is judged in both"]
+    assert said[20:] == ["5 more items judge nothing any more", "no item is judged in both"]
+
+
+def test_items_of_one_name_are_told_apart() -> None:
+    """Two archives may hold a pair of the same name; losing either is noticed."""
+    twice = [row("a"), row("a", key="another")]
+
+    assert compare(twice, twice).worse == ()
+    assert list(worse(twice[:1], twice, 0.5)) == [
+        "a amp: judges nothing any more: it is not among the results"
+    ]
+
+
+def test_a_replay_that_went_astray_is_worse_and_noise_is_not() -> None:
+    """Both make a pair inconclusive; only the first is the program's doing."""
+    astray = [replace(GOOD[0], replayed_ns=120.0), *GOOD[1:]]
+    noisy = [replace(GOOD[0], noise=0.1), *GOOD[1:]]
+    unknown = [replace(GOOD[0], after_ns=None), *GOOD[1:]]
+
+    assert compare(astray, GOOD).worse == (
+        "a amp: judges nothing any more: its replay without any change is off by +20.0%",
+    )
+    assert compare(noisy, GOOD).worse == ()
+    assert compare(unknown, GOOD).worse == (
+        "a amp: judges nothing any more: its step after the change is not known",
+    )

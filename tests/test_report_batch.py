@@ -66,7 +66,7 @@ def test_a_comparison_as_text() -> None:
     rows = [row("a"), row("b", predicted_ns=50.0, paper_ns=60.0)]
     shown = as_text(compare(rows, rows)).splitlines()
 
-    assert shown[0] == "2 items judged; 0 inconclusive, 0 not measured, 0 failed"
+    assert shown[0] == "2 items judged; 0 inconclusive, 0 not foreseeable, 0 not measured, 0 failed"
     assert shown[2].split() == ["all", "2", "5.0", "5.0", "9.0", "10.0", "100%", "100.0", "20.0"]
     assert shown[-2].split() == ["b", "1", "0.0", "0.0", "0.0", "0.0", "100%", "100.0", "20.0"]
     assert shown[-1] == "Not worse than the reference"
