@@ -43,7 +43,7 @@ class TimelineView {
     Object.assign(this, { timeline, sorts, zoom, row: 0, chosen: null, pointers: new Map() });
     this.height = TOP + ROW * timeline.rows.length + 4;
     this.canvas = el("canvas", {
-      tabindex: "0", role: "img", class: "timeline",
+      tabindex: "0", role: "application", "aria-roledescription": "timeline", class: "timeline",
       "aria-label": `Timeline ${timeline.label}: ${plural(timeline.steps, "step")} in ${time(timeline.span_ns / 1e6)} on ${plural(timeline.rows.length - 1, "lane")}. ` +
         "Keys: plus and minus zoom, left and right move, up and down choose a lane, n and p go from block to block, 0 shows all.",
     });
