@@ -25,11 +25,10 @@ def measured_collectives(
         There is no place to write to, or nothing could be measured.
     """
     from foretrace.atomic import check_writable
-    from foretrace.cli_network import described
     from foretrace.progress import stage
     from foretrace.study_sweeps import cost_table
     from foretrace.tracer.collective_sweep import gpu_name, gpus, sweep_collectives
-    from foretrace.transforms.collective_tables import merge, write_table
+    from foretrace.transforms.collective_tables import described, merge, write_table
     from foretrace.transforms.devices import find_device
 
     if out is None:

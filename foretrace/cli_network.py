@@ -31,7 +31,7 @@ def import_nccl_tests(
     ] = None,
 ) -> None:
     """Turn logs of nccl-tests into a table of what collectives cost."""
-    from foretrace.transforms.collective_tables import write_table
+    from foretrace.transforms.collective_tables import described, write_table
 
     table = imported(logs, cluster=cluster, ranks=ranks)
     write_table(table, out)
@@ -63,13 +63,6 @@ def imported(
             sys.stderr.write(f"foretrace: {path}: {lines} line(s) {reason}\n")
         tables.append(table_of(log.entries if cluster is None else _placed(log.entries, cluster)))
     return merge(tables)
-
-
-def described(table: CollectiveTable) -> str:
-    """Return in words what a table has: entries by kind and ranks."""
-    groups = table.entries.groupby(["kind", "ranks"], observed=True).size()
-    parts = [f"{kind} of {ranks} ranks, {count:,} sizes" for (kind, ranks), count in groups.items()]
-    return "; ".join(parts)
 
 
 def _placed(entries: Sequence[Entry], cluster: str) -> list[Entry]:

@@ -85,6 +85,13 @@ def table_of(entries: Iterable[Entry]) -> CollectiveTable:
     return _sorted(pd.DataFrame({"ns": mean, "spread": spread}).reset_index())
 
 
+def described(measured: CollectiveTable) -> str:
+    """Return in words what a table has: entries by kind and ranks."""
+    groups = measured.entries.groupby(["kind", "ranks"], observed=True).size()
+    parts = [f"{kind} of {ranks} ranks, {count:,} sizes" for (kind, ranks), count in groups.items()]
+    return "; ".join(parts)
+
+
 def merge(tables: Sequence[CollectiveTable]) -> CollectiveTable:
     """Return one table with the cases of all *tables*; where two have one, the later wins."""
     import pandas as pd
