@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ def __getattr__(name: str) -> Any:
     """Load a public name from its module; a transform by its own name."""
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
-    elif name.startswith("_"):
+    elif name.startswith("_") or find_spec(f"foretrace.{name}"):  # a module is imported, not got
         raise AttributeError(f"module 'foretrace' has no attribute {name!r}")
     else:
         transforms = import_module("foretrace.transforms").TRANSFORMS

@@ -69,6 +69,15 @@ def test_importing_the_door_is_light() -> None:
     assert loaded == "[]"
 
 
+def test_importing_the_commands_is_light() -> None:
+    """--help needs none of what the commands run."""
+    loaded = python(
+        "import sys, foretrace.cli; print([m for m in ('torch', 'pandas') if m in sys.modules])"
+    )
+
+    assert loaded == "[]"
+
+
 def test_analysing_needs_no_torch() -> None:
     """Every public name loads where torch cannot be imported."""
     code = (
