@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from foretrace.transforms import parse_scenario
 from foretrace.transforms.calibration import calibration_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from foretrace.batch_study import PairEntry, Study, TraceEntry
 
@@ -99,9 +99,9 @@ def asked(recording: Recording, scenarios: Sequence[tuple[str, ...]]) -> list[It
 def pairs_in(where: Path, *names: str) -> list[Item]:
     """Return an item per pair in an archive or a folder, or for those with *names* alone."""
     try:
-        held = pair_members(where)
-        chosen = names or sorted(name for name in held if name.endswith(PAIR))
-        return [_pair(where, name, json.loads(held[name]())) for name in chosen]
+        files = held(str(where))
+        chosen = names or sorted(name for name in files if name.endswith(PAIR))
+        return [_pair(where, name, json.loads(files[name]())) for name in chosen]
     except (OSError, ValueError, KeyError) as error:
         missing = Recording(where.name, where.name, (str(where),), problem=_why(error, where))
         return [keyed(Item(missing, ()))]
@@ -172,6 +172,20 @@ def digest(*contents: bytes) -> str:
     return found.hexdigest()
 
 
+def held(where: str) -> dict[str, Callable[[], bytes]]:
+    """Return what `pair_members` finds in *where*; an archive is read once for all its pairs."""
+    path = Path(where)
+    if path.is_dir():
+        return pair_members(path)
+    stat = path.stat()
+    return _unpacked(path, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(path: Path, _mtime_ns: int, _size: int) -> dict[str, Callable[[], bytes]]:
+    return pair_members(path)
+
+
 @cache
 def version() -> str:
     """Return the version and a hash of the package's code and tables."""
@@ -226,12 +240,12 @@ def _digest_of(recording: Recording) -> str:
         after = [] if recording.after is None else [Path(recording.after)]
         parts = [*paths, *([beside] if beside.is_file() else []), *after]
         return digest(*(_file_digest(path).encode() for path in parts))
-    held = pair_members(recording.files[0])
-    content = held[recording.pair]()
+    files = held(recording.files[0])
+    content = files[recording.pair]()
     folder = recording.pair.rpartition("/")[0]
     before = json.loads(content)["before"]["trace"]
-    calibration = held.get(recording.pair.removesuffix(PAIR) + CALIBRATION)
-    recorded = held[f"{folder}/{before}.xz".lstrip("/")]()
+    calibration = files.get(recording.pair.removesuffix(PAIR) + CALIBRATION)
+    recorded = files[f"{folder}/{before}.xz".lstrip("/")]()
     return digest(content, recorded, calibration() if calibration else b"")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from foretrace.batch_items import found_again, version
+from foretrace.batch_items import found_again, held, version
 from foretrace.batch_rows import Row
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build
@@ -104,7 +104,8 @@ def opened(recording: Recording) -> Opened:
 
 
 def _opened_pair(recording: Recording) -> Opened:
-    pair = read_pair(recording.files[0], str(recording.pair))
+    where = recording.files[0]
+    pair = read_pair(held(where), str(recording.pair), where)
     graph = with_truth(build(pair.before), pair.before_ns / 1e6)
     known = None if pair.calibration is None else read_calibration(pair.calibration)
     return Opened(graph, known, pair.after_ns, pair.noise)

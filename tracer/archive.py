@@ -159,15 +159,15 @@ def pair_members(where: str | Path) -> dict[str, Callable[[], bytes]]:
     return {path.relative_to(where).as_posix(): path.read_bytes for path in found}
 
 
-def read_pair(where: str | Path, name: str) -> Pair:
-    """Return the pair whose file in the archive or folder *where* is called *name*.
+def read_pair(files: dict[str, Callable[[], bytes]], name: str, where: str | Path) -> Pair:
+    """Return the pair whose file is called *name*, of the *files* that `pair_members` found.
 
     Raises
     ------
     TraceError
         It is not there, or a file is broken or missing; the text names it.
     """
-    return _pair(pair_members(where), name, Path(where))
+    return _pair(files, name, Path(where))
 
 
 def members(path: Path) -> dict[str, Any]:
