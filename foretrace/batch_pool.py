@@ -67,9 +67,7 @@ def all_cores() -> int:
 
     A single one would be this process itself, which an item could take down.
     """
-    from joblib import cpu_count
-
-    return max(2, int(cpu_count()))
+    return max(2, int(_library("joblib", "loky").cpu_count()))
 
 
 @contextmanager
@@ -81,18 +79,19 @@ def workers(backend: str, address: str | None) -> Iterator[None]:
     TransformError
         A library is missing, or nobody answers at *address*.
     """
-    try:
-        joblib = import_module("joblib")
-        import_module(NEEDED[backend])
-    except ModuleNotFoundError as error:
-        what = (
-            "pip install 'foretrace[batch]'"
-            if error.name == "joblib"
-            else f"pip install {error.name}"
-        )
-        raise TransformError(f"batch on {backend} needs {error.name}: {what}") from None
+    joblib = _library("joblib", backend)
+    _library(NEEDED[backend], backend)
     with _OPEN[backend](address), joblib.parallel_config(backend):
         yield
+
+
+def _library(name: str, backend: str) -> Any:
+    """Return a library, or say how to get it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        what = "'foretrace[batch]'" if error.name == "joblib" else error.name
+        raise TransformError(f"batch on {backend} needs {error.name}: pip install {what}") from None
 
 
 @contextmanager

@@ -144,6 +144,8 @@ def record(
     out: Annotated[Path, typer.Option(help="Where to write the trace.")] = Path("trace.parquet"),
 ) -> None:
     """Record a few real iterations of a job."""
+    from foretrace.graph.build import build
+    from foretrace.predict import identity
     from foretrace.progress import stage
     from foretrace.tracer.job import load_job
     from foretrace.tracer.record import record as record_job
@@ -152,8 +154,12 @@ def record(
     check_place(out)
     job = load_job(target)
     with stage(f"recording {job.name}"):
-        record_job(job, steps=steps, out=out)
-    sys.stdout.write(f"wrote {out}\n")
+        trace = record_job(job, steps=steps, out=out)
+    found = identity(build(trace))
+    step_ms = found.measured.step_ns / 1e6
+    sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
+    for text in found.warnings:
+        sys.stderr.write(f"foretrace: {text}\n")
 
 
 @app.command(

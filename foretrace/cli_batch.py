@@ -31,14 +31,17 @@ def batch(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("batch"),
     json: AsJson = False,  # noqa: FBT002
 ) -> int:
-    """Predict many what-ifs of many jobs; what is known already is not done again."""
+    """Predict many what-ifs of many jobs; what is known already is not done again.
+
+    Exit code 1 if every item failed, or results could not be written.
+    """
     from foretrace.batch import run_batch
 
     if (backend is Backend.LOKY) != (address is None):
         raise typer.BadParameter("--address goes with --backend dask or ray, and with no other")
     found = run_batch(study, out, jobs=jobs, backend=backend.value, address=address)
     _show(found, json=json)
-    return int(found.unwritten > 0)
+    return int(found.unwritten > 0 or all(row.error for row in found.rows))
 
 
 def compare(

@@ -74,6 +74,15 @@ def calibrate(
         cache=None if no_cache else cache or _default_cache(),
     )
     sys.stdout.write(f"wrote {path}: whatif and validate find it beside the trace\n")
+    from foretrace.transforms.calibration import read_calibration
+    from foretrace.transforms.same_job import UNQUIET
+
+    unrest = read_calibration(path).unrest
+    if unrest > UNQUIET:
+        sys.stderr.write(
+            f"foretrace: the operators vary by {unrest:.0%} from run to run: time them again on a "
+            "quiet machine, or delete the file\n"
+        )
 
 
 def calibrated(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from foretrace import cli, cli_pairs, reference
+from foretrace import cli, cli_network_runs, cli_pairs, reference
 from foretrace.accuracy import quoted
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,17 +90,27 @@ def test_make_targets_exist(entry: Shown) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("entry", [e for e in COMMANDS if "record-pairs" in e.command], ids=str)
-def test_options_of_record_pairs_exist(entry: Shown) -> None:
-    """It runs for minutes, so only its options are tried here."""
-    options = words_of(entry.command)[2:]
+CAMPAIGNS = {"record-pairs": cli_pairs._parser, "record-network": cli_network_runs._parser}
+"""They run for many minutes, so only their options are tried here."""
 
-    assert cli_pairs._parser().parse_args(options).minutes > 0
+
+def campaign(command: str) -> str | None:
+    """Return which campaign *command* starts, if any."""
+    return next((name for name in CAMPAIGNS if name in command), None)
+
+
+@pytest.mark.parametrize("entry", [e for e in COMMANDS if campaign(e.command)], ids=str)
+def test_options_of_campaigns_exist(entry: Shown) -> None:
+    """The command line takes them as they are written."""
+    options = words_of(entry.command)
+    parser = CAMPAIGNS[campaign(entry.command) or ""]()
+
+    assert parser.parse_args(options[options.index(parser.prog.split()[-1]) + 1 :]).minutes > 0
 
 
 @pytest.mark.parametrize(
     "entry",
-    [e for e in COMMANDS if "record-pairs" not in e.command and "make " not in e.command],
+    [e for e in COMMANDS if not campaign(e.command) and "make " not in e.command],
     ids=str,
 )
 def test_commands_run_and_print_what_is_shown(
