@@ -46,7 +46,8 @@ def calibrate(
         ),
     ] = False,
     ranks: Annotated[
-        int | None, typer.Option(min=2, help="How many take part in collectives; default: 2.")
+        int | None,
+        typer.Option(min=2, max=64, help="How many take part in collectives; default: 2."),
     ] = None,
     mbit: Annotated[
         int | None,

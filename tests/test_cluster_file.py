@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.errors import TraceError, TransformError
 from foretrace.transforms.cluster import check, load_cluster
-from foretrace.transforms.cluster_file import parse_cluster, presets
+from foretrace.transforms.cluster_file import MOST_BYTES, parse_cluster, presets
 from foretrace.transforms.collective_tables import Entry, table_of, write_table
 from foretrace.transforms.collectives import collective_cost
 from tests.test_cluster import BOX
@@ -46,6 +46,23 @@ SOURCED = BOX.replace("gb_per_s = 10", 'gb_per_s = { value = 10, source = "s" }'
         ("machines = 2", "machines = 2\nwire = 3\n#", "wire is not a list"),
         ("machines = 2", "machines = 2\ntable = 3", "table is 3, expected the name of a file"),
         ("machines = 2", "machines = 2\nhost.wake = 3", "host has the unknown key 'wake'; did you"),
+        (
+            "gb_per_s = 10",
+            "gb_per_s = 1" + "0" * 400,
+            "links.bus.gb_per_s is out of range; exp",
+        ),
+        ("latency_ns = 2000", "latency_ns = 1e300", "links.nic.latency_ns is out of range; expect"),
+        ('["a", "b"]', '["a", "a"]', "devices has 'a' more than once"),
+        ('["a", "b"]', "[1, 2]", "a device is called by a name of its own, not 1"),
+        ('["a", "b"]', '["a", "network"]', "by a name of its own, not 'network'"),
+        ('[["hub", "network"]]', "5", "a wire's pairs is not a list"),
+        ('["hub", "network"]', '[["hub"], "network"]', "a wire joins two nodes, not .."),
+        ('link = "bus"', 'link = ["bus"]', "a wire uses the link .'bus'., which .links. lacks"),
+        (
+            "gb_per_s = 10",
+            "gb_per_s = { value = 10, source = [1] }",
+            r"links.bus.gb_per_s names the source .1., which",
+        ),
         ("machines = 2", "machines = 2\nhost.contention = 3", "host.contention is not a list"),
         (
             "machines = 2",
@@ -69,10 +86,24 @@ def test_mistakes(old: str, new: str, said: str) -> None:
         check(parse_cluster(text, "box"))
 
 
-def test_what_is_no_toml() -> None:
+@pytest.mark.parametrize("text", ["= 3", "a = 1" + "0" * 5000, "a = " + "[" * 10_000])
+def test_what_is_no_toml(text: str) -> None:
     """The parser's own words are kept."""
     with pytest.raises(TransformError, match="cluster 'box' is no TOML: "):
-        parse_cluster("= 3", "box")
+        parse_cluster(text, "box")
+
+
+def test_a_huge_file_is_no_cluster(tmp_path: Path) -> None:
+    """It is refused before it is parsed."""
+    (tmp_path / "box.toml").write_text("#" * (MOST_BYTES + 1), "utf-8")
+    with pytest.raises(TransformError, match=r"box\.toml: more than 1,048,576 bytes is no cluster"):
+        load_cluster(str(tmp_path / "box.toml"))
+
+
+def test_tables_beside_presets_are_no_presets() -> None:
+    """The folder also holds measured tables."""
+    assert "shaped-links" in presets()
+    assert not [name for name in presets() if "." in name]
 
 
 def test_sources_must_exist() -> None:

@@ -241,6 +241,22 @@ def test_what_a_recording_of_ddp_cannot_tell(given: dict[str, Any], text: str) -
         changed(job, **given)
 
 
+def test_ranks_recorded_together_are_not_changed_at_once() -> None:
+    """The file of one of them is."""
+    job = recorded_job()
+    job = replace(job, lanes=job.lanes.assign(rank=np.arange(len(job.lanes)).astype(np.int16)))
+
+    with pytest.raises(TransformError, match=r"recording holds \d ranks; ddp changes one for all"):
+        changed(job, workers=2)
+
+
+def test_a_recording_that_does_not_count_its_workers_says_so() -> None:
+    """Samples per second are then compared with as many workers."""
+    job = replace(recorded_job(), meta=replace(META, world_size=None))
+
+    assert any("taken to be 2" in note for note in changed(job, workers=2).notes)
+
+
 def test_copies_that_do_not_fit_the_buckets_are_no_gradients() -> None:
     """Three all-reduces, yet default caps make two buckets: sizes must be given."""
     with pytest.raises(TransformError, match="does not tell how large the gradients are"):

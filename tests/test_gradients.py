@@ -172,6 +172,7 @@ def test_where_nothing_is_seen_sizes_are_spread_over_backward() -> None:
         ({"parameters": 5}, "is no list"),
         ({"parameters": [1, -1]}, "parameters=-1 is out of range"),
         ({"gradient_mb": 0}, "gradient_mb=0 is out of range"),
+        ({"gradient_mb": 1e300}, r"gradients of 1e\+300 MB: give at most 1,000,000,000 MB in all"),
     ],
 )
 def test_what_cannot_be_known_is_asked_for(given: dict[str, object], text: str) -> None:

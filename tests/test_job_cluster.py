@@ -82,6 +82,7 @@ def test_a_machine_alone_has_no_links_outside() -> None:
         ({"workers": 2.5, "network": "1Gbps"}, "workers=2.5 is out of range"),
         ({"workers": 2}, "nothing says what joins 2 workers"),
         ({"workers": 2, "cluster": "dgx-a200"}, "did you mean 'dgx-a100'"),
+        ({"workers": 10**9, "network": "1Gbps"}, "1,000,000,000 workers are more than any cluster"),
         ({"workers": 2, "cluster": 5}, "cluster=5 is neither a preset nor a file"),
         ({"workers": 2, "network": "1Gbps", "nodes": 0}, "nodes=0 is out of range"),
         ({"workers": 3, "cluster": "dgx-a100", "nodes": 2}, "3 workers do not fill 2 nodes evenly"),

@@ -173,6 +173,7 @@ def test_lines_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
     bad = [
         good.replace("104.0", "abc"),
         good.replace("104.0", "-1"),
+        good.replace("104.0", "inf"),
         " ".join(good.split()[:9]),
         good.replace("15.12      0", "15.12      7"),
         good.replace("1048576", "0"),
@@ -182,7 +183,7 @@ def test_lines_that_cannot_be_used_are_counted(tmp_path: Path) -> None:
 
     assert list(found.entries) == TWO
     assert found.left_out == {
-        "could not be read": 3,
+        "could not be read": 4,
         "had wrong results": 1,
         "moved 0 bytes": 1,
         "have a time that does not match their bandwidth": 1,
@@ -229,12 +230,15 @@ VTRAIN = "size(B),count,type,time(ns),busbw(GB/s),time(ns),busbw(GB/s)\n"
 def test_tables_of_vtrain(tmp_path: Path) -> None:
     """Times in ns; device and ranks are in the file's name."""
     text = VTRAIN + "1048576,262144,float,104000,1,100000,1\nx,y\n1,1,float,0,0,0,0\n"
+    text += "1024,256,float,nan,1,9,1\n1024,256,float,inf,1,9,1\n-8,2,float,9,1,9,1\n"
     found = read_log(log(tmp_path, text, "v100_allreduce_4gpu_1M.csv"), topology="mesh")
 
     assert found.entries == (
         Entry("V100-SXM2", "mesh", "all_reduce", 4, 1 << 20, 102_000.0, 2 / 102),
     )
-    assert found.left_out == {"could not be read": 2}
+    assert found.left_out == {"could not be read": 5}
+    with pytest.raises(TraceError, match="no result of vTrain's NCCL tables in it"):
+        read_log(log(tmp_path, VTRAIN + "x,y\n", "v100_allreduce_4gpu_1M.csv"))
 
 
 def test_a_table_of_vtrain_must_name_its_gpus(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_slowest_worker_is_waited_for() -> None:
         ({"servers": 0}, "servers=0 is out of range"),
         ({"server_gbps": -1}, "server_gbps=-1 is out of range"),
         ({"slice_mb": 0}, "slice_mb=0 is out of range"),
+        ({"slice_mb": 1e-9}, "slice_mb=1e-09 is too small: over 200,000 slices"),
         ({"network": None}, "nothing says what joins 2 workers"),
     ],
 )

@@ -143,6 +143,7 @@ def test_kernels_of_the_next_step_wait_for_the_parameters() -> None:
         ({"mode": "ssp"}, "mode='ssp' is unknown; choose one of bsp, asp"),
         ({"network": "fast"}, "network='fast' is no rate"),
         ({"cluster": "dgx-a100"}, "joins devices, and this is a CPU job"),
+        ({"workers": 2000, "servers": 1000}, "2,000 workers x 1,000 servers exchange too many"),
     ],
 )
 def test_absurd_input_gets_one_sentence(changes: dict[str, Any], text: str) -> None:

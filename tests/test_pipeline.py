@@ -276,6 +276,12 @@ def test_one_stage_with_micro_batches_accumulates_gradients() -> None:
         ({"stages": 2, "micro_batches": 1, "chunks": 2}, "needs schedule='interleaved'"),
         ({"stages": 2, "micro_batches": 1, "backend": "nccl"}, "this job would use gloo"),
         ({"stages": 2, "micro_batches": 1, "network": None}, "nothing says what joins 2 workers"),
+        ({"stages": 2, "micro_batches": 1, "cluster": "dgx-a100"}, "joins devices, and this is a"),
+        (
+            {"stages": 2, "micro_batches": 1, "activation_mb": -1},
+            "activation_mb=-1 is out of",
+        ),
+        ({"stages": 10**6, "micro_batches": 4}, "1,000,000 workers are more than any cluster has"),
         ({"stages": 2, "micro_batches": 1, "activation_mb": None}, "tells no shape of what goes"),
         ({"stages": 2, "micro_batches": 1, "replicas": 2}, "does not tell how large the gradients"),
         ({"stages": 2, "micro_batches": 10**7, "recorded": 10**7}, "more than 20,000,000 tasks"),

@@ -17,6 +17,7 @@ import networkx as nx
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster_model import (
     MEDIA,
+    OUTSIDE,
     TRANSPORTS,
     Cluster,
     Host,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from foretrace.transforms.collective_tables import CollectiveTable
 
 FOLDER = "clusters"
+MOST_BYTES = 1 << 20
+"""A file this size takes a second to parse; the presets have 1 to 2 KiB."""
 TABLES = (
     "about", "name", "device", "transport", "devices", "machines", "sources", "links", "wire",
     "level", "collectives", "host", "table",
@@ -47,7 +50,7 @@ CONTENTION_KEYS = ("gbit", "compute", "transfer")
 def presets() -> tuple[str, ...]:
     """Return the names of the clusters that come with the package."""
     folder = files("foretrace.transforms").joinpath(FOLDER)
-    return tuple(sorted(f.name.removesuffix(".toml") for f in folder.iterdir()))
+    return tuple(sorted(Path(f.name).stem for f in folder.iterdir() if f.name.endswith(".toml")))
 
 
 def read_cluster(name_or_path: str) -> Cluster:
@@ -60,6 +63,8 @@ def read_cluster(name_or_path: str) -> Cluster:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(presets())}"
         raise TransformError(f"no cluster is called {name_or_path!r}: {hint}")
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise TransformError(f"{path}: more than {MOST_BYTES:,} bytes is no cluster")
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
@@ -81,7 +86,7 @@ def parse_cluster(text: str, name: str, folder: Path = Path()) -> Cluster:
     """
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # too long a number, or too deep a list
         raise TransformError(f"cluster {name!r} is no TOML: {error}") from error
     return _Reader(content, str(content.get("name", name)), folder).cluster()
 
@@ -97,13 +102,13 @@ class _Reader:
 
     def cluster(self) -> Cluster:
         self.known(self.content, TABLES, "the file")
-        devices = self.table_of("devices", list)
+        devices = self.devices()
         links = {name: self.link(name, row) for name, row in self.table_of("links", dict).items()}
         return Cluster(
             name=self.name,
             device=str(self.content.get("device", "")),
             transport=self.one_of("transport", self.content.get("transport"), TRANSPORTS),
-            devices=tuple(map(str, devices)),
+            devices=devices,
             machine=self.machine(devices, links),
             machines=self.count(self.content.get("machines", 1), "machines"),
             levels=tuple(self.level(row, links) for row in self.table_of("level", list)),
@@ -130,20 +135,29 @@ class _Reader:
         medium = self.one_of(f"{where}.medium", row.get("medium"), MEDIA)
         return Link(name, medium, **figures)
 
-    def machine(self, devices: list[Any], links: Mapping[str, Link]) -> nx.Graph:
+    def devices(self) -> tuple[str, ...]:
+        found = self.table_of("devices", list)
+        for name in found:
+            if not isinstance(name, str) or name == OUTSIDE:
+                raise self.wrong(f"a device is called by a name of its own, not {name!r}")
+            if found.count(name) > 1:
+                raise self.wrong(f"devices has {name!r} more than once")
+        return tuple(found)
+
+    def machine(self, devices: tuple[str, ...], links: Mapping[str, Link]) -> nx.Graph:
         """Return the graph of one machine; several wires between two nodes add up."""
         graph = nx.Graph()
-        graph.add_nodes_from(map(str, devices))
+        graph.add_nodes_from(devices)
         for row in self.table_of("wire", list):
             wire = self.known(row, WIRE_KEYS, "a wire")
             link = self.link_named(wire.get("link"), links, "a wire")
             count = self.count(wire.get("count", 1), "a wire's count")
-            for pair in wire.get("pairs", ()):
-                if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:  # noqa: PLR2004
+            for pair in self.list_of(wire.get("pairs", []), "a wire's pairs"):
+                if not _is_pair(pair):
                     raise self.wrong(f"a wire joins two nodes, not {pair!r}")
                 if graph.has_edge(*pair):
                     raise self.wrong(f"{pair[0]!r} and {pair[1]!r} are wired twice; use count")
-                graph.add_edge(*map(str, pair), link=link, count=count)
+                graph.add_edge(*pair, link=link, count=count)
         return graph
 
     def level(self, row: Any, links: Mapping[str, Link]) -> Level:
@@ -175,10 +189,8 @@ class _Reader:
         return Host(**times, contention=self.contention(row.get("contention", [])))
 
     def contention(self, rows: Any) -> tuple[tuple[float, float, float], ...]:
-        if not isinstance(rows, list):
-            raise self.wrong("host.contention is not a list")
         found = []
-        for row in rows:
+        for row in self.list_of(rows, "host.contention"):
             where = "host.contention"
             known = self.known(row, CONTENTION_KEYS, where)
             rate, compute, transfer = (
@@ -206,7 +218,7 @@ class _Reader:
         if isinstance(given, dict):
             self.known(given, ("value", "source"), where)
             value, source = given.get("value"), given.get("source")
-            if source not in self.table_of("sources", dict):
+            if not isinstance(source, str) or source not in self.table_of("sources", dict):
                 raise self.wrong(f"{where} names the source {source!r}, which [sources] lacks")
             self.sources[where] = str(self.content["sources"][source])
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -216,7 +228,7 @@ class _Reader:
         return positive(value, f"cluster {self.name!r}: {where}")
 
     def link_named(self, name: Any, links: Mapping[str, Link], where: str) -> Link:
-        if name not in links:
+        if not isinstance(name, str) or name not in links:
             raise self.wrong(f"{where} uses the link {name!r}, which [links] lacks")
         return links[name]
 
@@ -225,6 +237,11 @@ class _Reader:
         if not isinstance(found, kind):
             raise self.wrong(f"{key} is not a {'list' if kind is list else 'table'}")
         return found
+
+    def list_of(self, given: Any, what: str) -> list[Any]:
+        if not isinstance(given, list):
+            raise self.wrong(f"{what} is not a list")
+        return given
 
     def count(self, given: Any, what: str) -> int:
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:
@@ -249,3 +266,12 @@ class _Reader:
 
     def wrong(self, text: str) -> TransformError:
         return TransformError(f"cluster {self.name!r}: {text}")
+
+
+def _is_pair(given: Any) -> bool:
+    """Tell whether *given* is a list of two different names."""
+    return (
+        isinstance(given, list)
+        and [isinstance(name, str) for name in given] == [True, True]
+        and given[0] != given[1]
+    )

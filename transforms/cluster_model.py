@@ -22,6 +22,10 @@ OUTSIDE = "network"
 """The node of a machine's graph that stands for everything outside the machine."""
 MEDIA = ("nvlink", "pcie", "network")
 TRANSPORTS = ("nccl", "tcp")
+MOST_WORKERS = 1 << 18
+"""The largest clusters that companies have announced for one job have some 200,000 devices."""
+LARGEST = 1e15
+"""No figure of a cluster is meant to be larger: 10^15 ns are eleven days."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +177,13 @@ class Cluster:
         Raises
         ------
         TransformError
-            There are too few devices, or the workers do not fill their machines evenly.
+            There are too few devices, too many workers, or these do not fill their machines evenly.
         """
+        if workers > MOST_WORKERS:
+            raise TransformError(
+                f"{workers:,} workers are more than any cluster has; up to {MOST_WORKERS:,} are "
+                "modelled"
+            )
         most = len(self.devices)
         each = min(workers, most) if per_machine is None else per_machine
         if workers < 1 or each < 1:
@@ -255,7 +264,9 @@ def edge_figures(link: Link, count: int) -> dict[str, float | int | str]:
 
 def positive(value: float, what: str) -> float:
     """Return *value*, or say that *what* must be more than 0."""
-    if not 0 < value < float("inf"):
+    if value > LARGEST:
+        raise TransformError(f"{what} is out of range; expected a number up to {LARGEST:g}")
+    if not value > 0:
         raise TransformError(f"{what} of {value:g}: expected a number above 0")
     return float(value)
 

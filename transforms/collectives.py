@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Cost", "collective_cost"]
 
+LONGEST_NS = 86_400 * 1e9
+"""No collective is meant to take longer than a day; a mistaken rate does."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -116,8 +119,14 @@ def _estimate(
 ) -> Estimate:
     if algorithm == "hierarchical" and kind != "all_reduce":
         raise TransformError(f"a hierarchical {kind} is not known: only all_reduce is decomposed")
-    estimate = gloo_estimate if cluster.transport == "tcp" else nccl_estimate
-    return estimate(cluster, group, kind, size, algorithm=algorithm, protocol=protocol)
+    form = gloo_estimate if cluster.transport == "tcp" else nccl_estimate
+    found = form(cluster, group, kind, size, algorithm=algorithm, protocol=protocol)
+    if not found.ns <= LONGEST_NS:
+        raise TransformError(
+            f"{kind} of {size:.3g} bytes would take more than a day on cluster {cluster.name!r}; "
+            "are its rates and latencies right?"
+        )
+    return found
 
 
 def _by_form(estimate: Estimate) -> Cost:

@@ -20,6 +20,7 @@ from foretrace.transforms.job_cluster import KEY, Placed, place_workers
 from foretrace.transforms.parameters import choice, whole
 from foretrace.transforms.powersgd import powersgd
 from foretrace.transforms.scenario import noted
+from foretrace.transforms.schemes import check_transport
 from foretrace.transforms.selection import has_device, within_operator
 from foretrace.transforms.stragglers import late_ns
 from foretrace.transforms.transfers import communicates
@@ -169,11 +170,7 @@ def _check_wire(graph: Graph, compression: str | None, backend: str | None) -> N
 def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) -> Graph:
     """Return a job of one worker as it runs on all of *placed*."""
     workers, cluster = len(placed.devices), placed.cluster
-    if not has_device(graph) and cluster.transport == "nccl":
-        raise TransformError(
-            f"cluster {cluster.name!r} joins devices, and this is a CPU job; give a cluster with "
-            'transport = "tcp", or network="25Gbps"'
-        )
+    check_transport(graph, cluster)
     buffers = buffers_of(graph) if setup.broadcasts else ()
     plan = Plan(
         placed,
@@ -206,6 +203,10 @@ def _changed(
     """Return a job that runs DDP already with another set-up."""
     if KEY in graph.extra:
         raise TransformError("this job was given workers already; give them all in one ddp(...)")
+    if (recorded := graph.lanes["rank"].nunique()) > 1:
+        raise TransformError(
+            f"this recording holds {recorded} ranks; ddp changes one for all: give the file of one"
+        )
     before = graph.meta.world_size
     if placed is None and before is not None and before != workers:
         raise TransformError(
@@ -222,8 +223,12 @@ def _changed(
     )
     changed = change_recorded(graph, found, change)
     where = "their network" if placed is None else placed.cluster.name
-    text = f"ddp: {workers} workers on {where}; all-reduces of the recording are put anew"
-    return noted(_of_workers(graph, changed, workers, placed), text)
+    notes = [f"ddp: {workers} workers on {where}; all-reduces of the recording are put anew"]
+    if before is None:
+        notes.append(
+            f"ddp: the recording does not count its workers, which are taken to be {workers}, too"
+        )
+    return noted(_of_workers(graph, changed, workers, placed), *notes)
 
 
 def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placed | None) -> Graph:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 MB = 1_000_000
+MOST_MB = 1_000_000_000
+"""No model has a petabyte of parameters: 10^14 of them take 400 TB."""
 WIDTH = 4
 """Bytes of an element where nothing tells: optimizers keep parameters in fp32."""
 UNKNOWN_PIECES = 32
@@ -149,6 +151,8 @@ def _given(
     if not isinstance(parameters, list | tuple) or not parameters:
         raise TransformError(f"parameters={parameters!r} is no list; give parameters=[MB, ...]")
     each = [positive("parameters", size) for size in parameters]
+    if sum(each) > MOST_MB:
+        raise TransformError(f"gradients of {sum(each):.3g} MB: give at most {MOST_MB:,} MB in all")
     return [_Size(None, max(1, round(size * MB)), (), WIDTH) for size in each]
 
 

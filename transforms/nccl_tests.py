@@ -7,6 +7,7 @@ with the time, out of place and in place. Lines that cannot be read are counted 
 from __future__ import annotations
 
 import gzip
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -198,7 +199,7 @@ def _numbers(line: Sequence[str], block: int) -> list[tuple[float, float, float]
         ]
     except ValueError:
         return None
-    return found if all(time_us > 0 for time_us, *_ in found) else None
+    return found if all(0 < time_us < math.inf for time_us, *_ in found) else None
 
 
 def _checks(line: Sequence[str], block: int) -> list[str]:
@@ -239,6 +240,11 @@ def _vtrain(text: str, path: Path, topology: str) -> Log:
             entry = Entry(device, topology, "all_reduce", int(named[2]), int(size), mean, spread)
         except (ValueError, ZeroDivisionError):
             left_out[UNREADABLE] += 1
-        else:
+            continue
+        if entry.bytes > 0 and min(times) > 0 and math.isfinite(mean):
             entries.append(entry)
+        else:
+            left_out[UNREADABLE] += 1
+    if not entries:
+        raise TraceError(f"{path}: no result of vTrain's NCCL tables in it")
     return Log(tuple(entries), left_out)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from foretrace.errors import TransformError
 from foretrace.transforms.gradients import gradients, total_bytes
 from foretrace.transforms.job_cluster import Placed
 from foretrace.transforms.parameter_server import update_tasks
@@ -35,6 +36,8 @@ PREFIX = "P3 "
 """Names of the tasks that it adds begin so."""
 SLICE_MB = 0.2
 """50,000 parameters of 4 bytes, as P3 takes them (MLSys 2019)."""
+MOST_SLICES = 200_000
+"""Of all recorded steps; more would take longer than ten seconds to put in order."""
 
 
 def p3(
@@ -127,6 +130,8 @@ def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice
     following = dict(zip(steps, [*steps[1:], steps[0]], strict=True))
     needs = {(layer.step, layer.name): layer.needs_forward for layer in layers}
     made: list[_Slice] = []
+    if sum(each.bytes for each in found) > MOST_SLICES * size:
+        raise TransformError(f"slice_mb={size / MB:g} is too small: over {MOST_SLICES:,} slices")
     for urgency, layer in enumerate(layers):
         later = following[layer.step]
         needed = needs.get((later, layer.name), -1)
@@ -147,12 +152,13 @@ def _exchanging(
     server_gbps: float | None,
 ) -> Graph:
     """Put the pushes and pulls of all slices into *graph*, in the order of their urgency."""
+    push, pull = job.push_ns_per_byte(together=True), job.pull_ns_per_byte(together=True)
     exchanges = [
         Exchange(
             ready_ns=float(ready),
             urgency=each.urgency,
-            push_ns=each.bytes * job.push_ns_per_byte(together=True),
-            pull_ns=each.bytes * job.pull_ns_per_byte(together=True),
+            push_ns=each.bytes * push,
+            pull_ns=each.bytes * pull,
             between_ns=job.start_ns
             + late
             + update_ns(graph, each.bytes, len(job.workers), server_gbps),

@@ -23,6 +23,7 @@ from foretrace.transforms.pipeline_sizes import boundary_bytes, parameter_shares
 from foretrace.transforms.pipeline_transfers import connect
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.schedules import SCHEDULES, turns
+from foretrace.transforms.schemes import check_transport
 from foretrace.transforms.selection import has_device
 from foretrace.transforms.tensor_parallel import DEGREE, degree_of
 from foretrace.transforms.transfers import communicates
@@ -130,15 +131,16 @@ def pipeline(
             "micro-batch on while the one behind sends a gradient back; use blocking=False"
         )
     shape = Shape(stages, replicas, degree_of(graph), _chunks(schedule, chunks))
-    order = [
-        turns(schedule, stages=stages, micro_batches=micro_batches, stage=at, chunks=shape.chunks)
-        for at in range(stages)
-    ]
     if stages * replicas * micro_batches == 1:
         return graph
     where = {"cluster": cluster, "network": network, "nodes": nodes, "placement": placement}
     placed = _placed(graph, shape, where)
+    check_transport(graph, placed.cluster)
     cut = cut_model(graph, shape.pieces, cuts)
+    order = [
+        turns(schedule, stages=stages, micro_batches=micro_batches, stage=at, chunks=shape.chunks)
+        for at in range(stages)
+    ]
     split = with_micro_batches(graph, cut, micro_batches, recorded)
     split = with_smaller_sums(split, placed, shape, micro_batches)
     own, total = parameter_shares(graph, cut)

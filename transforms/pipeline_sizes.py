@@ -15,6 +15,7 @@ from foretrace.transforms.activations import element_bytes
 from foretrace.transforms.columns import is_in
 from foretrace.transforms.gradients import gradients
 from foretrace.transforms.operators import parse_shapes
+from foretrace.transforms.parameters import positive
 from foretrace.transforms.pipeline_cuts import FIRST
 from foretrace.transforms.selection import on_device
 
@@ -40,6 +41,7 @@ def boundary_bytes(graph: Graph, cut: Cut, activation_mb: float | None = None) -
     """
     boundaries = range(1, cut.pieces)
     if activation_mb is not None:
+        positive("activation_mb", activation_mb)
         return [round(activation_mb * MB) for _ in boundaries]
     return [_read_first(graph, cut, piece) for piece in boundaries]
 

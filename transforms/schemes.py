@@ -51,12 +51,17 @@ def place_alone(
             f"{what} starts from the recording of a job on one worker; this one has several"
         )
     placed = place_workers(workers, cluster=cluster, network=network, nodes=nodes)
-    if not has_device(graph) and placed.cluster.transport == "nccl":
-        raise TransformError(
-            f"cluster {placed.cluster.name!r} joins devices, and this is a CPU job; give a cluster "
-            'with transport = "tcp", or network="25Gbps"'
-        )
+    check_transport(graph, placed.cluster)
     return placed
+
+
+def check_transport(graph: Graph, cluster: Cluster) -> None:
+    """Refuse a *cluster* that joins devices where *graph* has none."""
+    if not has_device(graph) and cluster.transport == "nccl":
+        raise TransformError(
+            f"cluster {cluster.name!r} joins devices, and this is a CPU job; give a cluster with "
+            'transport = "tcp", or network="25Gbps"'
+        )
 
 
 def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:

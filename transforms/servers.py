@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from foretrace.errors import TransformError
 from foretrace.transforms.cluster import OUTSIDE
 from foretrace.transforms.collectives import collective_cost
 from foretrace.transforms.costs import machine_rate
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 PASSES = 8
 """Passes over the parameters of an update with momentum on a CPU: velocity is scaled (2), takes the
 gradient (3), parameters take the velocity (3)."""
+
+MOST_PAIRS = 1_000_000
+"""Flows between workers and servers that are laid over the links in less than ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,21 @@ class Servers:
 
         All workers do so *together*, or one alone.
         """
-        senders = self.workers if together else self.workers[:1]
-        return self._ns_per_byte([(w, s) for w in senders for s in self.servers])
+        return self._ns_per_byte(self._pairs(together=together))
 
     def pull_ns_per_byte(self, *, together: bool) -> float:
         """Return how long a worker takes per byte that it gets from all servers."""
-        receivers = self.workers if together else self.workers[:1]
-        return self._ns_per_byte([(s, w) for w in receivers for s in self.servers])
+        return self._ns_per_byte([(s, w) for w, s in self._pairs(together=together)])
+
+    def _pairs(self, *, together: bool) -> list[tuple[int, int]]:
+        """Return every worker, or the first one, with every server."""
+        workers = self.workers if together else self.workers[:1]
+        if len(workers) * len(self.servers) > MOST_PAIRS:
+            raise TransformError(
+                f"{len(workers):,} workers x {len(self.servers):,} servers exchange too many "
+                f"flows; up to {MOST_PAIRS:,} are modelled"
+            )
+        return [(worker, server) for worker in workers for server in self.servers]
 
     def _ns_per_byte(self, pairs: Sequence[tuple[int, int]]) -> float:
         """Return how long flows between *pairs* take, all at once, each of a server's share."""

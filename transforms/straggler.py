@@ -62,10 +62,11 @@ def straggler(graph: Graph, *, rank: int, slowdown: float = 1.0, delay_ms: float
     positive("slowdown", slowdown)
     if delay_ms:
         positive("delay_ms", delay_ms)
+    named = rank
+    apart, rank = ranks_apart(graph, rank)
     if slowdown == 1 and not delay_ms:
         return graph
-    named = rank
-    graph, rank = ranks_apart(graph, rank)
+    graph = apart
     mine = (graph.lanes["rank"] == rank).to_numpy()[graph.tasks["lane"].to_numpy()]
     computes = on_device(graph) if has_device(graph) else is_in(graph.tasks["kind"], "host")
     computes &= ~communicates(graph)

@@ -18,6 +18,7 @@ from foretrace.transforms.job_cluster import place_workers
 from foretrace.transforms.parameters import whole
 from foretrace.transforms.primitives import scale
 from foretrace.transforms.scenario import noted
+from foretrace.transforms.schemes import check_transport
 from foretrace.transforms.selection import has_device
 from foretrace.transforms.sharded_layers import share_layers
 from foretrace.transforms.simultaneous import cost_at_once
@@ -97,6 +98,7 @@ def tensor_parallel(
     placed = place_workers(
         degree, cluster=cluster, network=network, nodes=nodes, placement=placement
     )
+    check_transport(graph, placed.cluster)
     changed = _with_sums(_shared(graph, sharing, degree), sharing, placed)
     changed = with_workers(replace(changed, extra={**changed.extra, DEGREE: degree}), placed)
     return noted(
