@@ -13,6 +13,7 @@ from foretrace.graph.check import check
 from foretrace.graph.network import KEY
 from foretrace.replay import replay
 from foretrace.testing import check_transform
+from foretrace.transforms.applied import samples
 from foretrace.transforms.cluster import ethernet
 from foretrace.transforms.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.pipeline import pipeline
@@ -172,6 +173,7 @@ def test_replicas_add_up_their_gradients_after_the_last_backward_pass() -> None:
     alone = piped(graph, stages=2, micro_batches=1)
     changed = piped(graph, stages=2, micro_batches=1, replicas=4)
     sums = changed.tasks[changed.tasks["kind"] == "collective"]
+    assert (samples(alone), samples(changed)) == (1, 4)
 
     assert sums["bytes"].tolist() == [1_000_000.0, 1_000_000.0]
     assert changed.meta.world_size == 8

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
+from foretrace.transforms.applied import more_samples
 from foretrace.transforms.collective_tasks import with_workers
 from foretrace.transforms.job_cluster import KEY, place_workers
 from foretrace.transforms.parameters import choice, whole
@@ -151,6 +152,7 @@ def pipeline(
     changed = connect(assembled, sending(graph, placed, shape, sizes, blocking=waits))
     if replicas > 1:
         changed = reduced(changed, assembled, placed, shape, shares * (total or 0))
+    changed = more_samples(changed, replicas)
     return noted(_of_workers(changed, placed), *_notes(cut, sizes, shape, micro_batches, total))
 
 
