@@ -13,6 +13,7 @@ from foretrace.graph.check import check
 from foretrace.graph.network import network_of
 from foretrace.replay import replay
 from foretrace.testing import check_transform
+from foretrace.transforms.applied import samples
 from foretrace.transforms.cluster import load_cluster
 from foretrace.transforms.collectives import collective_cost
 from foretrace.transforms.ddp import ddp
@@ -255,6 +256,26 @@ def test_a_recording_that_does_not_count_its_workers_says_so() -> None:
     job = replace(recorded_job(), meta=replace(META, world_size=None))
 
     assert any("taken to be 2" in note for note in changed(job, workers=2).notes)
+
+
+def test_workers_of_the_recording_count_its_samples() -> None:
+    """Eight in place of four: twice the samples; what contradicts the recording is refused."""
+    job = recorded_job()
+    unknown = replace(job, meta=replace(job.meta, world_size=None))
+
+    assert samples(ddp(unknown, workers=8, recorded_workers=4, cluster="dgx-a100")) == 2
+    with pytest.raises(TransformError, match="recorded on 4 ranks; say what joins 8 workers"):
+        ddp(unknown, workers=8, recorded_workers=4)
+    with pytest.raises(TransformError, match="recorded_workers=2 contradicts this job"):
+        ddp(replace(job, meta=replace(job.meta, world_size=4)), workers=4, recorded_workers=2)
+
+
+def test_kernels_that_communicate_in_their_own_way_are_left_alone() -> None:
+    """They are no all-reduces, and a job that has them is not one worker's."""
+    alone = literal([("deep_ep::internode::combine<8>", "kernel", 0, MS, "backward")])
+
+    with pytest.raises(TransformError, match="communicates in kernels of its own"):
+        ddp(alone, workers=8, cluster="dgx-a100", gradient_mb=100)
 
 
 def test_copies_that_do_not_fit_the_buckets_are_no_gradients() -> None:

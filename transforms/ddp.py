@@ -17,7 +17,8 @@ from foretrace.transforms.ddp_recorded import Change, change_recorded
 from foretrace.transforms.devices import hardware
 from foretrace.transforms.gradients import MB, Gradient, gradients, total_bytes
 from foretrace.transforms.job_cluster import KEY, Placed, place_workers
-from foretrace.transforms.parameters import choice, whole
+from foretrace.transforms.kernels import classes
+from foretrace.transforms.parameters import choice, stated, whole
 from foretrace.transforms.powersgd import powersgd
 from foretrace.transforms.scenario import noted
 from foretrace.transforms.schemes import check_transport
@@ -52,6 +53,7 @@ def ddp(
     backend: str | None = None,
     parameters: list[float] | None = None,
     gradient_mb: float | None = None,
+    recorded_workers: int | None = None,
 ) -> Graph:
     """Train on *workers* devices that add up their gradients, as torch's DDP does.
 
@@ -83,6 +85,8 @@ def ddp(
     parameters, gradient_mb
         Sizes of the parameters in MB in the model's order, or their sum, where the trace does not
         tell.
+    recorded_workers
+        Workers of the recording, where that runs DDP and does not count them.
 
     Notes
     -----
@@ -126,6 +130,8 @@ def ddp(
         placed = place_workers(
             workers, cluster=cluster, network=network, nodes=nodes, placement=placement
         )
+    counted = stated("recorded_workers", recorded_workers, graph.meta.world_size, "workers")
+    graph = replace(graph, meta=replace(graph.meta, world_size=counted))
     setup = _Setup(
         caps(bucket_cap_mb, first_bucket_mb, graph.meta.framework),
         is_given=bucket_cap_mb is not None or first_bucket_mb is not None,
@@ -138,6 +144,10 @@ def ddp(
         raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     if recorded:
         return _changed(graph, found, workers, placed, setup)
+    if (classes(graph.tasks["name"]) == "collective").any():
+        raise TransformError(
+            "this job communicates in kernels of its own, which ddp does not know how to change"
+        )
     assert placed is not None
     changed = _spread(graph, found, placed, setup)
     return powersgd(changed) if compression == "powersgd" else changed
@@ -223,17 +233,19 @@ def _changed(
     )
     changed = change_recorded(graph, found, change)
     where = "their network" if placed is None else placed.cluster.name
-    notes = [f"ddp: {workers} workers on {where}; all-reduces of the recording are put anew"]
+    notes = [f"ddp: {workers} workers on {where}; the recorded all-reduces are grouped anew"]
     if before is None:
         notes.append(
-            f"ddp: the recording does not count its workers, which are taken to be {workers}, too"
+            f"ddp: the recording does not count its workers, which are taken to be {workers}, too; "
+            "recorded_workers=... says"
         )
     return noted(_of_workers(graph, changed, workers, placed), *notes)
 
 
 def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placed | None) -> Graph:
     """Return *graph* as the job of so many workers, each with samples of its own."""
-    recorded = graph.meta.world_size or (workers if communicates(before).any() else 1)
+    is_recorded = bool(communicates(before).any())
+    recorded = (graph.meta.world_size or workers) if is_recorded else 1
     graph = more_samples(graph, workers / recorded)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     if placed is None:
