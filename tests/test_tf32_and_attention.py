@@ -205,7 +205,7 @@ def test_amp_has_changed_fused_attention_already() -> None:
     after = next(work for name, work, _ in kernels(flash_attention(mixed)) if name == FUSED_FP32)
 
     assert after == pytest.approx(before * 0.33 / 0.53, abs=1)
-    with pytest.raises(TransformError, match="no fused attention .*flash1"):
+    with pytest.raises(TransformError, match="no fused attention slower than flash1"):
         flash_attention(mixed, kind="flash1")
 
 
