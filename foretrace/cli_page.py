@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,6 +74,8 @@ def serve(
         place = f"http://localhost:{listening.server_address[1]}/"
         sys.stdout.write(f"serving {len(ready)} trace(s) at {place}; stop with Ctrl-C\n")
         sys.stdout.flush()
+        for number in (signal.SIGINT, signal.SIGTERM):  # ignored where a shell started us aside
+            signal.signal(number, signal.default_int_handler)
         listening.serve_forever()
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RELU = "vectorized_elementwise_kernel<4, relu<float>>"
 GEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_stages_64x3_nn"
 RANGES = {
+    "overlap_share": (0.3, 1.0),
     "fp32_tflops": (1, 200),
     "fp32_matrix_tflops": (20, 200),
     "tf32_tflops": (50, 1500),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
@@ -104,7 +105,7 @@ def test_a_port_that_is_taken_is_one_line(
 
 @pytest.mark.slow
 def test_serving_ends_with_the_user(tmp_path: Path) -> None:
-    """A process of its own answers, and stops at once when interrupted."""
+    """A process of its own answers, and stops when interrupted, also one that a shell put aside."""
     command = [
         sys.executable,
         "-c",
@@ -114,9 +115,17 @@ def test_serving_ends_with_the_user(tmp_path: Path) -> None:
         "--port",
         "0",
     ]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509 - one thread
+        ) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
         assert process.stdout is not None
         port = int(re.findall(r"localhost:(\d+)/", process.stdout.readline())[0])
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

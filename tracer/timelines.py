@@ -55,8 +55,8 @@ class _Operations(NamedTuple):
 
 
 def is_timeline(raw: bytes) -> bool:
-    """Tell whether *raw*, a JSON text, is such a timeline: operations carry a ``seq_id``."""
-    return MARK in raw[:HEAD]
+    """Tell whether *raw*, a JSON text, is such a timeline: a list with a ``seq_id`` each."""
+    return raw.lstrip()[:1] == b"[" and MARK in raw[:HEAD]
 
 
 def read_timeline(raw: bytes, source: str) -> Trace:

@@ -150,9 +150,14 @@ def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
 
 
 def _host_factors(form: NewForm, seen: Seen) -> Floats:
-    """Return the factor of each entry: the ratio; of another kernel, what gives its time alone."""
+    """Return the factor of each entry: the ratio; of another kernel, what gives its time alone.
+
+    Where a device runs the kernel the host only calls it: there the difference is added.
+    """
     scaled = ratio(form.after.host, form.before.host)
-    alone = ratio(form.after.host, seen.recorded_ns)
+    called = np.maximum(seen.recorded_ns + form.after.host - form.before.host, 0.0)
+    new = np.where(np.isfinite(form.after.device), called, form.after.host)
+    alone = ratio(new, seen.recorded_ns)
     return np.where(form.is_other & np.isfinite(alone), alone, scaled)
 
 
