@@ -20,7 +20,7 @@ import torch
 from foretrace.progress import stage
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.operator_inputs import Inputs
-from foretrace.tracer.timing import watch_core
+from foretrace.tracer.timing import watch_core, without
 from foretrace.tracer.window import Window
 
 if TYPE_CHECKING:
@@ -161,8 +161,7 @@ class Stopwatch:
                 bench.why_not = f"the profiler shows no {bench.call.operator}"
                 continue
             length = found.duration_ns()
-            is_inside = bench.away_ns < length  # else the core was gone before or after the event
-            bench.host_ns.append(length - bench.away_ns if is_inside else length)
+            bench.host_ns.append(without(bench.away_ns, length))
             bench.device_ns.append(sum(kernels.get(e.correlation_id(), 0) for e in (event, *inner)))
 
 

@@ -20,7 +20,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.job import runner
 from foretrace.tracer.operator_times import spread
-from foretrace.tracer.timing import watch_core
+from foretrace.tracer.timing import watch_core, without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,7 +164,8 @@ def _once(run: Callable[[], object], device: str) -> tuple[int, float]:
     if device == "cpu":
         away_ns, began = watch_core(), time.perf_counter_ns()
         run()
-        return time.perf_counter_ns() - began - away_ns(), math.nan
+        length = time.perf_counter_ns() - began
+        return without(away_ns(), length), math.nan
     return _once_on_device(run)
 
 
