@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ForetraceError,
         GraphError,
         RecordError,
+        RefusedError,
         TraceError,
         TransformError,
     )
@@ -37,6 +38,7 @@ _HOMES = {
     "GraphError": "foretrace.errors",
     "Prediction": "foretrace.predict",
     "RecordError": "foretrace.errors",
+    "RefusedError": "foretrace.errors",
     "Timeline": "foretrace.replay",
     "Trace": "foretrace.tracer.trace",
     "TraceError": "foretrace.errors",
@@ -67,6 +69,7 @@ __all__ = [  # noqa: RUF022  # grouped: the pipeline, its types, the errors
     "GraphError",
     "TransformError",
     "RecordError",
+    "RefusedError",
 ]
 
 

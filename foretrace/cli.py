@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from foretrace import cli_advise, cli_batch, cli_calibrate, cli_network, cli_page
+from foretrace import cli_advise, cli_batch, cli_calibrate, cli_job, cli_network, cli_page
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
@@ -284,3 +284,4 @@ for command in (
     cli_page.serve,
 ):
     app.command()(command)
+app.add_typer(cli_job.app, name="job")

@@ -4,7 +4,8 @@
     ├── TraceError       a trace file is unusable
     ├── GraphError       a graph breaks an invariant
     ├── TransformError   a what-if does not apply, or its parameters are wrong
-    └── RecordError      a job cannot be recorded
+    ├── RecordError      a job cannot be recorded
+    └── RefusedError     the numbers given do not carry an answer about the job
 
 Each is also a ``ValueError``. The text is one line: what, where, what to do.
 """
@@ -28,3 +29,7 @@ class TransformError(ForetraceError):
 
 class RecordError(ForetraceError):
     """A job cannot be recorded."""
+
+
+class RefusedError(ForetraceError):
+    """The numbers given do not carry an answer; the text says why and what would."""

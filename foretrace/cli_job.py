@@ -1,0 +1,20 @@
+"""``foretrace job``: from a step to the whole job. One command per method, each in its own file."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    help="From a step to the whole job: how long, how many steps, on what, at what cost.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def options() -> None:
+    """Take what stands before the command."""
+
+
+for command in ():
+    app.command()(command)
