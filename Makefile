@@ -5,14 +5,16 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help demo test lint docs golden accuracy bench clean
+.PHONY: help demo test lint docs site screenshots golden accuracy bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      record a small job on this machine, predict two what-ifs, measure both"
 	@echo "make test      install what the tests need, lint, type-check and run every test"
 	@echo "make lint      ruff, mypy, import-linter only"
-	@echo "make docs      rewrite the generated pages (schema, transforms, devices)"
+	@echo "make docs      rewrite the generated pages (schema, transforms, devices, api)"
+	@echo "make site      build the documentation into site/"
+	@echo "make screenshots  take the pictures of docs/images anew (needs Chromium)"
 	@echo "make golden    rewrite the expected reports under tests/golden"
 	@echo "make accuracy  rerun the accuracy study and rewrite docs/accuracy.md"
 	@echo "make bench     print the benchmarks"
@@ -33,6 +35,12 @@ lint: $(VENV)/installed-test
 docs: $(VENV)/installed-test
 	$(PY) -m foretrace.reference docs
 
+site: $(VENV)/installed-test
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+screenshots: $(VENV)/installed-test
+	$(PY) -m tests.screenshots docs/images
+
 golden: $(VENV)/installed-test
 	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py tests/test_docs.py
 
@@ -43,7 +51,7 @@ bench: $(VENV)/installed-test
 	for each in benchmarks/*.py; do $(PY) $$each || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .*_cache .coverage* htmlcov demo-out
+	rm -rf $(VENV) build dist site *.egg-info .*_cache .coverage* htmlcov demo-out
 
 # The environment is rebuilt only where its inputs changed; each stamp is newer than what it was made from.
 $(VENV)/created:
@@ -57,5 +65,5 @@ $(VENV)/installed-demo: $(VENV)/created pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
-	$(PIP) --editable ".[record,test]"
+	$(PIP) --editable ".[record,test,docs]"
 	@touch $@ $(VENV)/installed-demo
