@@ -44,7 +44,7 @@ screenshots: $(VENV)/installed-test
 golden: $(VENV)/installed-test
 	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py tests/test_docs.py
 
-accuracy: $(VENV)/installed-demo
+accuracy: $(VENV)/installed-test
 	$(PY) -m foretrace.accuracy
 
 bench: $(VENV)/installed-test

@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.accuracy_page import page
+from foretrace.accuracy_page import judged, page
 from foretrace.atomic import write_atomically
 from foretrace.distributed_page import distributed_page
 from foretrace.evidence import error_table
+from foretrace.plot_accuracy import draw_accuracy
 from foretrace.study import read_list, run_study
 from foretrace.study_distributed import run_distributed, validating_pairs
 from foretrace.validated import HARDWARE, TABLE
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 STUDY = ROOT / "traces" / "study.toml"
 PAGE = ROOT / "docs" / "accuracy.md"
+PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
 DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
@@ -40,6 +42,7 @@ def main() -> None:
     text = page(study, table)
     write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
     write_atomically(PAGE, text.encode())
+    draw_accuracy(judged(study.pairs), PICTURE)
     write_atomically(DISTRIBUTED, distributed_page(distributed).encode())
     write_atomically(README, quoted(README.read_text("utf-8"), text).encode())
     sys.stdout.write(

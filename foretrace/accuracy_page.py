@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from foretrace.evidence import Table
     from foretrace.study_rows import PairRow, Study
 
+PICTURE = (
+    "![Every judged pair, predicted against measured, and which share of the pairs has at most "
+    "a given error: predictions, no change, the paper's constants](images/accuracy.svg)"
+)
 BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 
@@ -37,6 +41,8 @@ def page(study: Study, table: Table) -> str:
         "",
         *_absent(study),
         *_in_short(study.pairs),
+        PICTURE,
+        "",
         *_by_what_if(study.pairs),
         *public_pairs(study),
         *other_devices(study.pairs),
@@ -59,7 +65,8 @@ def _absent(study: Study) -> list[str]:
     ]
 
 
-def _judged(rows: Sequence[PairRow]) -> list[PairRow]:
+def judged(rows: Sequence[PairRow]) -> list[PairRow]:
+    """Return the rows that judge predictions."""
     return [row for row in rows if row.is_conclusive and row.is_foreseen and row.is_of_one_device]
 
 
@@ -67,9 +74,9 @@ def _kinds(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
     """Return the judged pairs: recorded here, recorded here and held out, public."""
     own = [row for row in pairs if row.is_recorded_here]
     return [
-        ("own", _judged([row for row in own if not row.held_out])),
-        ("held-out", _judged([row for row in own if row.held_out])),
-        ("public", _judged([row for row in pairs if not row.is_recorded_here])),
+        ("own", judged([row for row in own if not row.held_out])),
+        ("held-out", judged([row for row in own if row.held_out])),
+        ("public", judged([row for row in pairs if not row.is_recorded_here])),
     ]
 
 

@@ -184,10 +184,11 @@ def test_a_graph_without_optimizer_cannot_be_scored_by_it() -> None:
 def test_the_study_writes_its_page_and_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command rewrites both files."""
+    """The command rewrites them, and the picture with a mark per pair."""
     (tmp_path / "foretrace").mkdir()
     monkeypatch.setattr(accuracy, "ROOT", tmp_path)
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
+    monkeypatch.setattr(accuracy, "PICTURE", tmp_path / "accuracy.svg")
     monkeypatch.setattr(accuracy, "DISTRIBUTED", tmp_path / "accuracy-distributed.md")
     monkeypatch.setattr(accuracy, "README", tmp_path / "README.md")
     monkeypatch.setattr(accuracy, "run_study", lambda _listed, _folder: Study(pairs=PAIRS))
@@ -203,6 +204,8 @@ def test_the_study_writes_its_page_and_its_table(
     distributed = (tmp_path / "accuracy-distributed.md").read_text("utf-8")
     assert "over 2 cells of DDP: predicted 3.0%" in distributed
     assert (tmp_path / "accuracy.md").read_text("utf-8").startswith("# How far off it is\n")
+    left = (tmp_path / "accuracy.svg").read_text("utf-8").split('id="axes_2"')[0]
+    assert left.split('id="PathCollection_1"')[1].split("</g>\n   </g>")[0].count("<use ") == 3
     readme = (tmp_path / "README.md").read_text("utf-8")
     assert readme.startswith(f"before {accuracy.BEGIN}\n- Median |error| over 3 public pairs")
     assert readme.endswith(f"\n{accuracy.END} after")
