@@ -1,24 +1,19 @@
-"""Closed forms: Cynthia's times, Optimus' speeds and what they can be fitted to."""
+"""Closed forms: Cynthia's times and spotDNN's bandwidth."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from foretrace.errors import TransformError
 from foretrace.transforms.closed_forms import (
-    Surface,
     fair_share_times,
-    fit_surface,
     in_step_time,
+    meeting_share,
     overlapped_time,
     own_pace_time,
     time_at_own_pace,
     time_in_step,
+    worker_bandwidth,
 )
-
-SYNC = Surface((0.02, 1.5, 0.4, 0.1, 0.05), in_step=True, batch=256)
-ASYNC = Surface((3.0, 2.0, 0.5, 0.25), in_step=False)
 
 
 def test_overlap_is_the_fluid_limit() -> None:
@@ -54,38 +49,25 @@ def test_training_times() -> None:
     assert time_at_own_pace(100, [2.0, 2.0, 4.0]) == 80
 
 
-@pytest.mark.parametrize("surface", [SYNC, ASYNC])
-def test_speeds_off_the_diagonal_tell_the_terms(surface: Surface) -> None:
-    """12 points with 2 % noise predict the whole 6 x 6 grid within 10 %."""
-    noise = np.random.default_rng(7).normal(1, 0.02, 12)
-    points = [(p, w) for p in (1, 3, 6) for w in (1, 2, 4, 6)]
-    speeds = [surface.speed(*each) * n for each, n in zip(points, noise, strict=True)]
-    servers, workers = zip(*points, strict=True)
-    found = fit_surface(servers, workers, speeds, in_step=surface.in_step, batch=surface.batch)
-    grid = [(p, w) for p in range(1, 7) for w in range(1, 7)]
-
-    assert all(term >= 0 for term in found.terms)
-    assert max(abs(found.speed(*each) / surface.speed(*each) - 1) for each in grid) < 0.1
+MEGABYTES, WORKER, SERVERS = 11.5, 142.0, 1200.0
+"""Parameters of ResNet-110, and MB per second of a worker and of the servers, as published."""
+G4DN_S = 1024 / 750 - (2 * MEGABYTES / WORKER - 2 * MEGABYTES / 10_000)
+"""What a g4dn.4xlarge computes per step: its batch over its speed, less its transfers alone."""
 
 
-def test_as_many_servers_as_workers_tell_nothing() -> None:
-    """The trap of Optimus' own measurements: perfect on the diagonal, unknown elsewhere."""
-    equal = [1, 2, 3, 4, 6, 8]
+def test_workers_of_spotdnn_meet_at_the_servers() -> None:
+    """P(9) = 0.48: for that share of the time nine workers have 1200 / 9 each, else 142."""
+    meeting = meeting_share(9, slope=0.8, offset=1.92)
+    bandwidth = worker_bandwidth(WORKER, SERVERS, 9, meeting)
+    step = G4DN_S + 2 * MEGABYTES / bandwidth
 
-    with pytest.raises(TransformError, match="6 points do not tell 4 terms of the speed apart"):
-        fit_surface(equal, equal, [ASYNC.speed(n, n) for n in equal], in_step=False)
-
-
-def test_too_few_points_tell_nothing() -> None:
-    """Four points for five terms."""
-    with pytest.raises(TransformError, match="4 points do not tell 5 terms"):
-        fit_surface([1, 2, 1, 2], [1, 1, 2, 2], [1.0] * 4, in_step=True)
+    assert f"{meeting:.2f}" == "0.48"
+    assert f"{bandwidth:.2f}" == "137.84"
+    assert f"{time_at_own_pace(1, [step] * 9):.6f}" == "0.152502"
 
 
-def test_no_term_is_negative() -> None:
-    """Speeds that rise with more servers for no reason: the negative term is left out."""
-    points = [(p, w) for p in (1, 2, 4) for w in (1, 2, 4)]
-    servers, workers = zip(*points, strict=True)
-    speeds = [w / (5.0 - 0.5 * p + w) for p, w in points]
-
-    assert fit_surface(servers, workers, speeds, in_step=False).terms[3] == 0
+def test_few_workers_of_spotdnn_do_not_meet() -> None:
+    """The published P(4) is -0.32, which is no probability; many meet all the time."""
+    assert [meeting_share(n, slope=0.8, offset=1.92) for n in (1, 4, 5, 100)] == [0, 0, 0, 1]
+    assert worker_bandwidth(WORKER, SERVERS, 4, meeting=0.0) == WORKER
+    assert worker_bandwidth(WORKER, SERVERS, 10, meeting=1.0) == SERVERS / 10

@@ -1,29 +1,16 @@
 """Closed forms of how fast a job with parameter servers runs, as cross-checks of the replay.
 
-In: times of the parts of a step, or speeds that were measured. Out: times, speeds, or fitted
-parameters. Nothing here looks at a graph; times are in one unit throughout.
+In: times of the parts of a step, bytes and rates. Out: times and rates. Nothing here looks at a
+graph; times are in one unit throughout.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
-
-from foretrace.errors import TransformError
+import math
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
-
-SYNC_TERMS, ASYNC_TERMS = 5, 4
-"""Parameters of Optimus' two surfaces."""
-WORST_CONDITION = 1e6
-"""Beyond this the points do not tell the parameters apart: with one ratio of workers to servers
-throughout, two columns are multiples of each other."""
 
 
 def in_step_time(compute: float, push: float, pull: float) -> float:
@@ -96,76 +83,36 @@ def time_at_own_pace(steps: int, worker_steps: Sequence[float]) -> float:
     return steps / sum(1 / step for step in worker_steps)
 
 
-class Surface(NamedTuple):
-    """Optimus' speed over numbers of servers p and workers w: parameters, and if workers wait."""
+def meeting_share(workers: int, *, slope: float, offset: float) -> float:
+    """Return spotDNN's probability P(n) that workers at their own pace meet at the servers.
 
-    terms: tuple[float, ...]
-    in_step: bool
-    batch: float = 1.0
+    It grows with the root of their number, and is a probability: the published code lets it fall
+    below 0 for few workers.
 
-    def speed(self, servers: float, workers: float) -> float:
-        """Return steps per unit of time; of workers at their own pace, of all of them together.
-
-        In step: 1 / (a M/w + b + c w/p + d w + e p) with the global batch M. At their own pace:
-        w / (a + b w/p + c w + d p).
-        """
-        columns = _columns(
-            np.array([servers]), np.array([workers]), self.batch, in_step=self.in_step
-        )
-        return float((1.0 if self.in_step else workers) / (columns[0] @ np.array(self.terms)))
-
-
-def fit_surface(
-    servers: Sequence[float],
-    workers: Sequence[float],
-    speeds: Sequence[float],
-    *,
-    in_step: bool,
-    batch: float = 1.0,
-) -> Surface:
-    """Fit Optimus' surface to *speeds* at some numbers of servers and workers; no term is negative.
-
-    Source: Optimus (EuroSys 2018). Its own code measures only at as many servers as workers, from
-    which the terms cannot be told apart.
-
-    Raises
-    ------
-    TransformError
-        There are too few points, or they do not tell the terms apart.
+    Source: spotDNN (IWQoS 2023).
 
     Examples
     --------
-    >>> points = [(p, w) for p in (1, 2, 4) for w in (1, 3, 5)]
-    >>> true = Surface((3.0, 2.0, 0.5, 0.25), in_step=False)
-    >>> p, w = zip(*points)
-    >>> found = fit_surface(p, w, [true.speed(*point) for point in points], in_step=False)
-    >>> [round(term, 6) for term in found.terms]
-    [3.0, 2.0, 0.5, 0.25]
+    >>> round(meeting_share(9, slope=0.8, offset=1.92), 2), meeting_share(4, slope=0.8, offset=1.92)
+    (0.48, 0.0)
     """
-    p, w, v = (np.asarray(values, np.float64) for values in (servers, workers, speeds))
-    terms = SYNC_TERMS if in_step else ASYNC_TERMS
-    columns = _columns(p, w, batch, in_step=in_step)
-    scaled = columns * (v if in_step else v / w)[:, None]
-    if len(v) < terms or np.linalg.cond(scaled / np.linalg.norm(scaled, axis=0)) > WORST_CONDITION:
-        raise TransformError(
-            f"{len(v)} points do not tell {terms} terms of the speed apart; measure at other "
-            "ratios of workers to servers"
-        )
-    return Surface(tuple(_non_negative(scaled, np.ones(len(v))).tolist()), in_step, batch)
+    return min(max(slope * math.sqrt(workers) - offset, 0.0), 1.0)
 
 
-def _columns(servers: Floats, workers: Floats, batch: float, *, in_step: bool) -> Floats:
-    one = np.ones_like(workers)
-    both = (one, workers / servers, workers, servers)
-    return np.column_stack((batch / workers, *both) if in_step else both)
+def worker_bandwidth(wanted: float, supply: float, workers: int, meeting: float) -> float:
+    """Return spotDNN's bandwidth B_i of one of *workers*: what it wants, or less when they meet.
 
+    *wanted* is what it would use alone, *supply* what the servers have for all, *meeting* the share
+    of time in which all workers want it at once.
 
-def _non_negative(columns: Floats, wanted: Floats) -> Floats:
-    """Return the least squares solution without negative terms: these are left out, one by one."""
-    keep = np.ones(columns.shape[1], bool)
-    while True:
-        found = np.zeros(len(keep))
-        found[keep] = np.linalg.lstsq(columns[:, keep], wanted, rcond=None)[0]
-        if (found >= 0).all():
-            return found
-        keep[np.argmin(found)] = False
+    Source: spotDNN (IWQoS 2023).
+
+    Examples
+    --------
+    >>> worker_bandwidth(4.0, 18.0, workers=9, meeting=0.48)
+    3.04
+    >>> worker_bandwidth(1.0, 18.0, workers=9, meeting=0.48)
+    1.0
+    """
+    even = supply / workers
+    return meeting * even + (1 - meeting) * wanted if wanted > even else wanted
