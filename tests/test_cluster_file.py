@@ -182,7 +182,7 @@ def test_a_table_lies_beside_its_file(tmp_path: Path) -> None:
 def test_the_example_of_the_page() -> None:
     """The file that docs/clusters.md shows is one, and placement matters in it as it says."""
     page = (Path(__file__).parents[1] / "docs" / "clusters.md").read_text("utf-8")
-    rack = check(parse_cluster(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0], "rack"))
+    rack = check(parse_cluster(re.findall(r"```toml[^\n]*\n(.*?)```", page, re.DOTALL)[0], "rack"))
     orders = re.findall(r"collective_cost\(rack, (.*?), \"all_reduce\", 1e8\)", page)
     near, far = (
         collective_cost(rack, devices, "all_reduce", 1e8, algorithm="ring")

@@ -39,8 +39,10 @@ DOC = """Do something.
 
 
 def page() -> list[str]:
-    """Return the Python blocks of the page: the what-if, then its test."""
-    return re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    """Return the Python blocks of the page: the what-if, a job, the test of the what-if."""
+    return re.findall(
+        r"^```python.*?\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write the page's what-if to a file in an empty folder, and go there."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(page()[0])
-    (tmp_path / "test_mine.py").write_text(page()[1])
+    (tmp_path / "test_mine.py").write_text(page()[2])
     return tmp_path
 
 
