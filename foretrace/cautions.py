@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.graph.window import RUNS_AHEAD
 from foretrace.tracer.calibration_file import KNOWN
 from foretrace.tracer.measure import drift
 from foretrace.transforms.applied import RULE, applied, warnings
 from foretrace.transforms.calibration import calibration_of
+from foretrace.transforms.job_cluster import KEY
+from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from foretrace.graph.model import Graph
     from foretrace.predict import Measured
     from foretrace.replay.timeline import Timeline
@@ -21,6 +26,13 @@ share, nothing predicted from the recording counts as validated."""
 MANY_TIMES = 10.0
 """A gain or loss larger than this is named with what a step then consists of: it may be a slip."""
 SHOWN = 3
+HALF = 0.5
+NO_GAIN = 0.005
+OF_HOST = (
+    *("host", "launch", "sync", "load", "data gap"),
+    *("thread gap", "fork gap", "join gap", "launch gap", "return gap"),
+)
+"""Causes on a critical path that only a faster host or loader would shorten."""
 
 
 def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
@@ -41,23 +53,50 @@ def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
     return tuple(found)
 
 
-def of_recording(graph: Graph, timeline: Timeline) -> tuple[str, ...]:
-    """Say what was found odd while the graph was built, or replayed unchanged."""
-    notes = list(graph.notes)
-    if not timeline.settled:
-        notes.append("the replay did not settle on one period; its last repetitions are reported")
-    return tuple(notes)
+def of_replay(timeline: Timeline) -> tuple[str, ...]:
+    """Say what was found odd while a recording was replayed unchanged."""
+    if timeline.settled:
+        return ()
+    return ("the replay did not settle on one period; its last repetitions are reported",)
+
+
+def of_pace(
+    graph: Graph, before: Mapping[str, float], after: Mapping[str, float], ratio: float
+) -> tuple[str, ...]:
+    """Return what was odd of the recording and still holds, and who is too slow after a change.
+
+    *before* and *after* are critical paths by cause, *ratio* is the step after over before.
+    """
+    share, was = host_share(after), host_share(before)
+    if share <= HALF or not has_device(graph):
+        return graph.notes
+    kept = tuple(note for note in graph.notes if note != RUNS_AHEAD)
+    if was > HALF and share <= was and abs(1 - ratio) > NO_GAIN:
+        return kept
+    since = "after the change" if was <= HALF else "before and after the change"
+    return (*kept, f"the host sets the pace {since}: {share:.0%} of the critical path is its own")
+
+
+def host_share(path: Mapping[str, float]) -> float:
+    """Return the share of a critical path that the host is the cause of.
+
+    >>> host_share({"kernel": 3.0, "thread gap": 1.0})
+    0.25
+    """
+    return sum(path.get(cause, 0.0) for cause in OF_HOST) / sum(path.values())
 
 
 def of_change(graph: Graph, after: Timeline, ratio: float, samples: float) -> tuple[str, ...]:
     """Say what the what-ifs warned of, and what a step consists of where they change it too much.
 
-    *ratio* is the step after over before, *samples* by how many times its samples grew.
+    *ratio* is the step after over before, *samples* by how many times its samples grew. More
+    workers may well be as many times as fast.
     """
     known = warnings(graph)
     found = [text for text in warnings(after.graph) if text not in known]
     gain = samples / ratio
-    if not 1 / MANY_TIMES <= gain <= MANY_TIMES:
+    workers = max(1.0, (after.graph.meta.world_size or 1) / (graph.meta.world_size or 1))
+    if not 1 / MANY_TIMES <= gain <= MANY_TIMES * workers:
         parts = [*after.breakdown("kind").items()][:SHOWN]
         named = ", ".join(f"{cause} {ns / after.step_ns:.0%}" for cause, ns in parts)
         found.append(
@@ -77,9 +116,10 @@ def of_prediction(measured: Measured, after: Timeline, error: ValidatedError) ->
     if error.missing:
         wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
         steps = "the interval covers the variation of the recorded steps only"
+        network = " and network" if KEY in after.graph.extra else ""
         notes.append(
             f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
-            f"hardware: {wrong if error.missed else steps}"
+            f"hardware{network}: {wrong if error.missed else steps}"
         )
     return tuple(notes)
 

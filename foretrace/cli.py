@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -19,9 +19,11 @@ from foretrace import cli_advise, cli_batch, cli_calibrate, cli_job, cli_network
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
+    PassedOn,
     StepPattern,
     TraceFile,
     Transforms,
+    WhatIfName,
     calibration_for,
     graph_of,
     show,
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="foretrace",
     help="How fast would this training job run if …?",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -77,7 +78,8 @@ def main() -> int:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; never raises, never prints a traceback."""
     try:
-        code = int(app(list(arguments) or ["--help"], standalone_mode=False) or 0)
+        words = list(arguments) or ["--help"]
+        code = int(app(words, prog_name="foretrace", standalone_mode=False) or 0)
         sys.stdout.flush()
     except ForetraceError as error:
         return _fail(str(error), 1)
@@ -106,7 +108,10 @@ def _nowhere() -> TextIO:
     return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123
 
 
-def _unexpected(error: Exception) -> int:
+def _unexpected(error: Any) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stdout.write(f"{error.ctx.get_help()}\n")
+        return 0
     if hasattr(error, "format_message"):  # a usage error of click, whichever copy typer uses
         return _fail(f"{error.format_message()} (see foretrace --help)", 2)
     if type(error).__name__ == "Abort":
@@ -164,26 +169,26 @@ def record(
 
 @app.command(
     "record-pairs",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    context_settings={"ignore_unknown_options": True},
     add_help_option=False,
 )
-def record_pairs(context: typer.Context) -> int:
+def record_pairs(arguments: PassedOn = None) -> int:
     """Record measured before/after pairs over models and variants."""
     from foretrace.cli_pairs import main as record
 
-    return record(context.args)
+    return record(arguments or [])
 
 
 @app.command(
     "record-network",
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    context_settings={"ignore_unknown_options": True},
     add_help_option=False,
 )
-def record_network(context: typer.Context) -> int:
+def record_network(arguments: PassedOn = None) -> int:
     """Measure distributed training over shaped links of this machine (Linux, root)."""
     from foretrace.cli_network_runs import main as record
 
-    return record(context.args)
+    return record(arguments or [])
 
 
 @app.command("import")
@@ -211,7 +216,7 @@ def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) ->
     from foretrace.summary import summarise
     from foretrace.tracer.files import load
 
-    show(summarise(load(trace), step_pattern=step), json=json)
+    show(summarise(load(trace), step_pattern=step), json=json, forms="report_summary")
 
 
 @app.command()
@@ -264,11 +269,11 @@ def validate(
 
 
 @app.command("transforms")
-def transforms_(json: AsJson = False) -> None:  # noqa: FBT002
-    """List the what-ifs with their parameters."""
-    from foretrace.catalogue import catalogue
+def transforms_(name: WhatIfName = None, json: AsJson = False) -> None:  # noqa: FBT002
+    """List the what-ifs, or show the one called NAME in full."""
+    from foretrace.catalogue import catalogue, entry
 
-    show(catalogue(), json=json)
+    show(catalogue() if name is None else entry(name), json=json)
 
 
 for command in (

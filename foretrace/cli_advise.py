@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from foretrace.cli_arguments import (
     StepPattern,
     TraceFile,
     Transforms,
-    calibration_for,
+    calibrated_graph_of,
     graph_of,
     show,
 )
@@ -35,10 +35,10 @@ def advise(
     from foretrace.advise import advise as find
     from foretrace.progress import stage
 
-    graph = _calibrated(trace, step, calibration)
+    graph = calibrated_graph_of(trace, step, calibration)
     with stage("trying what-ifs"):
         found = find(graph)
-    _show(found, json=json)
+    show(found, json=json, forms="report_advise")
 
 
 def explain(
@@ -53,7 +53,8 @@ def explain(
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms)
-    _show(find(_calibrated(trace, step, calibration), scenario), json=json)
+    found = find(calibrated_graph_of(trace, step, calibration), scenario)
+    show(found, json=json, forms="report_advise")
 
 
 def sensitivity(
@@ -72,22 +73,7 @@ def sensitivity(
     graph = graph_of(trace, step)
     with stage("replaying with each part faster"):
         found = find(graph)
-    _show(found, json=json)
+    show(found, json=json, forms="report_advise")
     if plot is not None:
         draw(found, plot)
         sys.stderr.write(f"wrote {plot}\n")
-
-
-def _calibrated(trace: Path, step: str | None, given: str | None) -> Any:
-    """Return the graph of *trace* with what was measured for it."""
-    from foretrace.transforms.calibration import attach
-
-    calibration = calibration_for(trace, given)
-    graph = graph_of(trace, step)
-    return graph if calibration is None else attach(graph, calibration)
-
-
-def _show(report: Any, *, json: bool) -> None:
-    import foretrace.report_advise  # noqa: F401  # registers the forms of these reports
-
-    show(report, json=json)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foretrace import completion
+
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.calibration import Calibration
@@ -17,7 +19,22 @@ TraceFile = Annotated[
 ]
 Transforms = Annotated[
     list[str],
-    typer.Argument(metavar="TRANSFORM...", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+    typer.Argument(
+        metavar="TRANSFORM...",
+        help="e.g. amp 'batch_size(n=64)'; or a .toml",
+        autocompletion=completion.what_ifs,
+    ),
+]
+WhatIfName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]",
+        help="One of the list, or file.py:function.",
+        autocompletion=completion.what_if_names,
+    ),
+]
+PassedOn = Annotated[
+    list[str] | None, typer.Argument(hidden=True, autocompletion=completion.models)
 ]
 CalibrationFile = Annotated[
     str | None,
@@ -34,11 +51,18 @@ StepPattern = Annotated[
 ]
 
 
-def show(report: Any, *, json: bool) -> None:
-    """Print *report* as text or as one JSON object."""
+def show(report: Any, *, json: bool, forms: str = "report") -> None:
+    """Print *report* as one JSON object or as text, in colours where that is a terminal.
+
+    *forms* is the module that knows how to.
+    """
+    from importlib import import_module
+
     from foretrace.report import as_json, as_text
 
-    sys.stdout.write(as_json(report) if json else as_text(report))
+    import_module(f"foretrace.{forms}")
+    text = as_json(report) if json else as_text(report, terminal=sys.stdout.isatty())
+    sys.stdout.write(text)
 
 
 def graph_of(trace: Path, step: str | None = None) -> Graph:
@@ -63,3 +87,12 @@ def calibration_for(trace: Path, given: str | None) -> Calibration | None:
         return read_calibration(given)
     is_there = bool(trace.name) and calibration_path(trace).is_file()
     return read_calibration(calibration_path(trace)) if is_there else None
+
+
+def calibrated_graph_of(trace: Path, step: str | None, given: str | None) -> Graph:
+    """Read *trace* and build its graph, with what the calibration of it measured."""
+    from foretrace.transforms.calibration import attach
+
+    calibration = calibration_for(trace, given)
+    graph = graph_of(trace, step)
+    return graph if calibration is None else attach(graph, calibration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,16 +13,18 @@ from foretrace.cli_arguments import (
     CalibrationFile,
     StepPattern,
     TraceFile,
-    calibration_for,
+    calibrated_graph_of,
     graph_of,
 )
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
+from foretrace.completion import what_ifs
 
 MaybeTransforms = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[TRANSFORM...]", help="e.g. amp 'batch_size(n=64)'; or a .toml"),
+    typer.Argument(
+        metavar="[TRANSFORM...]",
+        help="e.g. amp 'batch_size(n=64)'; or a .toml",
+        autocompletion=what_ifs,
+    ),
 ]
 
 
@@ -45,7 +47,7 @@ def report(
 
     scenario = parse_scenario(transforms) if transforms else ()
     check_writable(out)
-    graph = _calibrated(trace, step, calibration)
+    graph = calibrated_graph_of(trace, step, calibration)
     with stage("replaying"):
         data = {**view(baseline(graph), scenario), "version": __version__}
     with stage("trying what-ifs"):
@@ -67,7 +69,7 @@ def serve(
     from foretrace.progress import stage
     from foretrace.serve import Job, Site, server
 
-    jobs = [Job(trace.name, _calibrated(trace, step, calibration)) for trace in traces]
+    jobs = [Job(trace.name, calibrated_graph_of(trace, step, calibration)) for trace in traces]
     with stage("replaying"):
         ready = [job for job in jobs if job.known]
     with server(Site(ready, __version__), port) as listening:
@@ -105,12 +107,3 @@ def export(
     with stage("replaying"):
         written = export_as(wanted, graph, scenario, out)
     sys.stdout.write(f"wrote {', '.join(map(str, written))}: {FORMATS[wanted].hint}\n")
-
-
-def _calibrated(trace: Path, step: str | None, given: str | None) -> Graph:
-    """Return the graph of *trace* with what was measured for it."""
-    from foretrace.transforms.calibration import attach
-
-    calibration = calibration_for(trace, given)
-    graph = graph_of(trace, step)
-    return graph if calibration is None else attach(graph, calibration)

@@ -53,12 +53,14 @@ def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list
         yield (hardware, RULE), [replace(row, calibrated_ns=None) for row in rows]
 
 
-def _errors(rows: Sequence[PairRow]) -> dict[str, float]:
+def _errors(rows: Sequence[PairRow]) -> dict[str, Any]:
     misses = _misses(rows)
+    where = sorted({row.where for row in rows if row.where})
     return {
         "pairs": len(rows),
         "median": round(float(np.median(misses)), 4),
         "p90": _quantile(misses),
+        **({"where": where} if where else {}),
     }
 
 
@@ -109,7 +111,8 @@ def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
 
 def _holds(row: PairRow, source: str, table: Table) -> bool:
     """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
-    error = combine([(name, source) for name in row.transforms], table, row.hardware)
+    made = [(name, source) for name in row.transforms]
+    error = combine(made, table, row.hardware, row.where)
     share = math.hypot(error.of(row.predicted_ns / row.before_ns), row.replay_error)
     low, high = interval(row.predicted_ns, row.step_interval, share)
     return low <= row.after_ns <= high

@@ -19,7 +19,7 @@ from foretrace.replay import replay
 from foretrace.report import keys
 from foretrace.sensitivity import sensitivity
 from foretrace.transforms import apply
-from foretrace.validated import changes_made, load_table
+from foretrace.validated import changes_made, load_table, row_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -62,7 +62,7 @@ def view(known: Baseline, scenario: Scenario) -> dict[str, Any]:
         "replay_error_pct": percent(before.step_ns / known.measured.step_ns - 1),
         "measured_steps_ms": [ms(ns) for ns in known.measured.samples_ns],
         "level_pct": percent(LEVEL),
-        "evidence": _evidence(scenario, after.graph),
+        "evidence": _evidence(scenario, after.graph, why.prediction.setting),
     }
 
 
@@ -129,14 +129,14 @@ def _segments(timeline: Timeline) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence(scenario: Scenario, changed: Graph) -> list[dict[str, Any]]:
+def _evidence(scenario: Scenario, changed: Graph, where: str) -> list[dict[str, Any]]:
     """Return for each what-if how many measured pairs tested it, and how far off it was."""
     hardware = "gpu" if has_device(changed) else "cpu"
     table = load_table()[hardware]
     rows = []
     for name, source in changes_made(scenario, changed):
-        own = table.get(source, {}).get(name)
-        found = own or table.get("rule", {}).get(name) or {}
+        own = name in table.get(source, {})
+        found = row_of(name, source, table, where) or {}
         rows.append(
             {
                 "transform": name,

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.cautions import doubts, of_change, of_prediction, of_recording, uncovered
+from foretrace.cautions import doubts, of_change, of_pace, of_prediction, of_replay, uncovered
 from foretrace.errors import TransformError
 from foretrace.notebook import card
 from foretrace.replay import replay
+from foretrace.setting import setting
 from foretrace.tracer.measure import trimmed_mean
 from foretrace.transforms import apply
 from foretrace.transforms.activations import activations
-from foretrace.transforms.applied import samples
+from foretrace.transforms.applied import samples_ratio
 from foretrace.transforms.calibration import attach
 from foretrace.transforms.memory import CHANGES, memory_warnings
 from foretrace.transforms.scenario import describe_scenario
@@ -81,7 +82,7 @@ class Prediction:
     ``step_interval`` is the relative part that comes from the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
-    many times as many samples a step has afterwards.
+    many times as many samples a step has afterwards. ``setting`` is where its workers run.
     """
 
     scenario: tuple[str, ...]
@@ -99,6 +100,7 @@ class Prediction:
     samples: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    setting: str = ""
 
     @property
     def predicted_ns(self) -> float:
@@ -156,7 +158,7 @@ def identity(graph: Graph) -> Identity:
         device_ns=timeline.device_step_ns,
         settled=timeline.settled,
         critical_path=timeline.breakdown("kind"),
-        warnings=of_recording(graph, timeline) + doubts(measured_step(graph), timeline),
+        warnings=graph.notes + of_replay(timeline) + doubts(measured_step(graph), timeline),
     )
 
 
@@ -222,11 +224,13 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
     before, measured = known.timeline, known.measured
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
-    costs = _cost_shares(changed)
-    error = validated_error(changes_made(scenario, changed), on_device=has_device(graph))
+    costs, path = _cost_shares(changed), after.breakdown("kind")
+    where = setting(graph, changed)
+    made = changes_made(scenario, changed)
+    error = validated_error(made, on_device=has_device(graph), where=where)
     varied = step_interval(measured.samples_ns)
     doubtful = doubts(measured, before)
-    ratio, more = after.step_ns / before.step_ns, _samples(graph, changed)
+    ratio, more = after.step_ns / before.step_ns, samples_ratio(graph, changed)
     missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
     found = Prediction(
         scenario=describe_scenario(scenario),
@@ -237,18 +241,20 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         step_interval=varied,
         status="validated" if error.is_validated and not doubtful else "unvalidated",
         critical_path_before=known.critical_path,
-        critical_path_after=after.breakdown("kind"),
+        critical_path_after=path,
         costs=costs,
         samples_before=graph.meta.batch_size,
         samples_after=changed.meta.batch_size,
         samples=more,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
         warnings=doubtful
-        + of_recording(graph, before)
+        + of_replay(before)
+        + of_pace(graph, known.critical_path, path, ratio)
         + of_change(graph, after, ratio, more)
         + of_prediction(measured, after, error)
         + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
         + uncovered(graph, changed),
+        setting=where,
     )
     return replace(found, interval_ns=interval(found.predicted_ns, varied, missed))
 
@@ -289,10 +295,3 @@ def _cost_shares(graph: Graph) -> dict[str, float]:
     work = np.bincount(cost.codes + 1, graph.tasks["work_ns"], len(cost.categories) + 1)[1:]
     shares = zip(cost.categories.tolist(), (work / work.sum()).tolist(), strict=True)
     return {str(name): share for name, share in shares if share > 0}
-
-
-def _samples(graph: Graph, changed: Graph) -> float:
-    """Return how many times as many samples a step of *changed* has as one of *graph*."""
-    grown = samples(changed) / samples(graph)
-    before, after = graph.meta.batch_size, changed.meta.batch_size
-    return after / before if grown == 1 and before and after else grown

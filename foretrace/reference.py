@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from foretrace.catalogue import catalogue
 from foretrace.graph import model
 from foretrace.tracer import trace
 from foretrace.tracer.oddities import ODDITIES
-from foretrace.transforms import TRANSFORMS
 from foretrace.transforms.devices import FIGURES, devices
 
 if TYPE_CHECKING:
@@ -115,11 +113,12 @@ def transforms_page() -> str:
         "# What-ifs",
         "",
         "Write `name` or `name(parameter=value, ...)`; several in a row are applied in order.",
-        "`foretrace transforms` prints the same list.",
+        "`foretrace transforms` lists them, `foretrace transforms NAME` prints one in full.",
     ]
-    for name, (signature, _) in catalogue().transforms.items():
-        described = (inspect.getdoc(TRANSFORMS[name]) or "").split("Examples\n")[0].rstrip()
-        parts += ["", f"## {name}", "", f"`{name}({signature})`", "", _prose(described)]
+    for each in catalogue().entries:
+        described = each.description.split("Examples\n")[0].rstrip()
+        head = f"`{each.name}({each.parameters})`"
+        parts += ["", f"## {each.name}", "", head, "", _prose(described)]
     return "\n".join(parts) + "\n"
 
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from foretrace.advise import Advisory
+from foretrace.blocks import (
+    ASIDE,
+    BAD,
+    CAUTION,
+    GOOD,
+    Blocks,
+    facts,
+    heading,
+    measured,
+    moved,
+    notes,
+    table,
+    text,
+)
 from foretrace.explain import Explanation
-from foretrace.formats import NS_PER_MS, bullets, measured, ms, short, time
-from foretrace.report import keys, lines
+from foretrace.formats import duration, ms, number, places, short
+from foretrace.report import NO_GAIN, blocks, gain, keys
 from foretrace.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.text import Text
+
     from foretrace.advise import Advice
     from foretrace.explain import Shift
 
-NO_GAIN = 0.005
-"""A gain below half a percent is none to speak of."""
 SHOWN_PARTS = 8
 SHOWN_CURVES = 24
-_WIDTH = 44  # of the column of names
 LEAST_SHARE = 0.05
 """A cause with less of a step is not named as what limits it."""
 
@@ -48,54 +60,73 @@ def _advice_keys(advice: Advice) -> dict[str, Any]:
     }
 
 
-@lines.register(Advisory)
-def _advisory_lines(report: Advisory) -> list[str]:
-    every = [*report.single, *report.combined]
-    status = {each.prediction.status for each in every}
-    text = ["What to try, best first", measured(report.measured)]
-    text += [f"  limited by  {_limits(report.limits)}", ""]
+@blocks.register(Advisory)
+def _advisory_blocks(report: Advisory) -> Blocks:
+    decimals = places(report.measured.step_ns)
     faster = [each for each in report.single if each.gain >= 1 + NO_GAIN]
-    text += _table("faster", faster)
-    text += _table("together (replayed)", report.combined)
     rest = [each for each in report.single if each.gain < 1 + NO_GAIN]
-    text += _table("no gain in speed", rest)
-    if report.inapplicable:
-        text += ["Does not apply"]
-        for name, why in report.inapplicable:
-            first, *more = textwrap.wrap(why, 100)
-            text += [f"  {name:<32} {first}", *(f"  {'':<32} {line}" for line in more)]
-    if "validated" in status:
-        text += ["* compared with measured pairs; the others are unvalidated"]
-    elif every:
-        text += ["All of these are unvalidated"]
     assumed = [note for each in report.single for note in each.prediction.assumptions]
-    text += bullets("Assumes", dict.fromkeys(assumed))
-    return text + bullets("Warnings", report.warnings)
+    return [
+        heading("What to try, best first"),
+        facts(
+            measured(report.measured, decimals),
+            ("limited by", "", _limits(report.limits)),
+        ),
+        *_advice("faster", faster, decimals),
+        *_advice("together (replayed)", report.combined, decimals),
+        *_advice("no gain in speed", rest, decimals),
+        *([heading("Does not apply")] if report.inapplicable else []),
+        table("ll", report.inapplicable),
+        *_tested([*report.single, *report.combined]),
+        *notes("Assumes", dict.fromkeys(assumed)),
+        *notes("Warnings", report.warnings, CAUTION),
+    ]
 
 
-def _table(title: str, advice: Sequence[Advice]) -> list[str]:
-    """Return one line per advice; its own warnings follow it."""
+def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
+    """Return a table with a row for each advice, its own warnings beside it."""
     if not advice:
         return []
-    heads = f"{'samples/s':>9} {'step, ms':>10}  {'90 % interval':<20} then limited by"
-    text = [f"{title:<{_WIDTH}} {heads}"]
+    rows = []
     for each in advice:
         found = each.prediction
-        name = " + ".join(found.scenario)
-        low, high = found.interval_ns
         star = "*" if found.status == "validated" else " "
-        numbers = (
-            f"{each.gain:8.2f}x {found.predicted_ns / NS_PER_MS:10.2f}{star} "
-            f"{f'{low / NS_PER_MS:.2f} … {high / NS_PER_MS:.2f}':<20} {_limits(each.limits)}"
+        low, high = (number(ns, decimals) for ns in found.interval_ns)
+        rows.append(
+            (
+                " + ".join(found.scenario),
+                text(f"{each.gain:.2f}x", _style(each.gain)),
+                f"{number(found.predicted_ns, decimals)}{star}",
+                f"{low} … {high}",
+                _remarks(each),
+            )
         )
-        if len(name) > _WIDTH - 2:
-            text.append(f"  {name}")
-            name = ""
-        text.append(f"  {name:<{_WIDTH - 2}} {numbers}")
-        if each.saves == "memory":
-            text.append("      pays with time for memory")
-        text += [f"      ! {short(note, 100)}" for note in found.warnings if "does not fit" in note]
-    return [*text, ""]
+    heads = (title, "samples/s", "step, ms", "90 % interval", "then limited by")
+    return [text(""), table("lrrrl", rows, heads)]
+
+
+def _style(gain: float) -> str:
+    return GOOD if gain >= 1 + NO_GAIN else BAD if gain <= 1 - NO_GAIN else ""
+
+
+def _remarks(advice: Advice) -> Text:
+    """Return what limits a job then, and what else there is to know before it is tried."""
+    said = text(_limits(advice.limits))
+    if advice.saves == "memory":
+        said.append("; needs less memory")
+    for note in advice.prediction.warnings:
+        if "does not fit" in note:
+            said.append_text(text(f"; {note}", CAUTION))
+    return said
+
+
+def _tested(advice: Sequence[Advice]) -> Blocks:
+    """Say which of the predictions have been compared with measurements."""
+    if not advice:
+        return []
+    some = any(each.prediction.status == "validated" for each in advice)
+    compared = "* compared with measured pairs; the others are unvalidated"
+    return [text(""), text(compared if some else "All of these are unvalidated", ASIDE)]
 
 
 def _limits(limits: dict[str, float], most: int = 3) -> str:
@@ -132,34 +163,49 @@ def _shift_keys(shift: Shift) -> dict[str, Any]:
     }
 
 
-@lines.register(Explanation)
-def _explanation_lines(report: Explanation) -> list[str]:
+@blocks.register(Explanation)
+def _explanation_blocks(report: Explanation) -> Blocks:
     found = report.prediction
-    gained = found.replayed_before_ns - found.replayed_after_ns
-    bound = _scaled(report, report.bound_ns)
+    decimals = places(found.measured.step_ns)
     return [
-        f"Why {' + '.join(found.scenario)} gains what it gains",
-        measured(found.measured),
-        f"  predicted   {time(found.predicted_ns)}   {found.speedup:.2f}x as fast",
-        f"  at best     {time(bound)}   if all changed and added work cost nothing",
-        f"  work gone   {time(report.saved_ns)}   of a step, on all lanes together",
-        f"  work added  {time(report.added_ns)}",
-        f"  step gained {time(gained)}   of the replayed step",
-        f"  pace set by {_pace(*report.limits)}",
-        *_ranks(*report.paces),
-        _verdict(report),
-        *_shift_table("cause", report.causes),
-        *_shift_table("phase", report.phases),
-        *_shift_table("module", report.modules),
-        *bullets("Assumes", found.assumptions),
-        *bullets("Warnings", found.warnings),
+        heading(f"Why {' + '.join(found.scenario)} gains what it gains"),
+        facts(
+            measured(found.measured, decimals),
+            ("predicted", duration(found.predicted_ns, decimals), gain(found)),
+            (
+                "at best",
+                duration(_scaled(report, report.bound_ns), decimals),
+                "if all changed and added work cost nothing",
+            ),
+            ("work gone", duration(report.saved_ns, decimals), "of a step, on all lanes together"),
+            ("work added", duration(report.added_ns, decimals), ""),
+            ("step gained", duration(_gained(found), decimals), "of the replayed step"),
+            ("pace set by", "", _pace(*report.limits)),
+            *_ranks(*report.paces),
+        ),
+        text(f"  {_verdict(report)}"),
+        *(
+            _shift_table(title, shifts, decimals)
+            for title, shifts in (
+                ("cause", report.causes),
+                ("phase", report.phases),
+                ("module", report.modules),
+            )
+        ),
+        text("  work: of calls and kernels; on path: also the time between them", ASIDE),
+        *notes("Assumes", found.assumptions),
+        *notes("Warnings", found.warnings, CAUTION),
     ]
 
 
-def _ranks(before: str | None, after: str | None) -> list[str]:
+def _gained(found: Any) -> float:
+    return found.replayed_before_ns - found.replayed_after_ns
+
+
+def _ranks(before: str | None, after: str | None) -> list[tuple[str, str, str]]:
     """Say which of several ranks sets the pace, before and after."""
     said = {"before": before, "after": after}
-    return [f"  {when:<11} {pace}" for when, pace in said.items() if pace]
+    return [(when, "", pace) for when, pace in said.items() if pace]
 
 
 def _pace(before: str, after: str) -> str:
@@ -169,31 +215,32 @@ def _pace(before: str, after: str) -> str:
 
 def _verdict(report: Explanation) -> str:
     """Say in a sentence where the work that went has gone."""
-    gained = report.prediction.replayed_before_ns - report.prediction.replayed_after_ns
-    hidden = report.saved_ns - report.added_ns - gained
+    hidden = report.saved_ns - report.added_ns - _gained(report.prediction)
     if report.saved_ns <= 0:
-        return "  No work goes away: what changes is added, or only waited for."
+        return "No work goes away: what changes is added, or only waited for."
     off_path = max(0.0, hidden) / report.saved_ns
     after = max(report.causes, key=lambda shift: shift.path_ns[1])
     return (
-        f"  {off_path:.0%} of the work that goes lay beside the critical path, or other work takes "
+        f"{off_path:.0%} of the work that goes lay beside the critical path, or other work takes "
         f"its place there; now {after.part} sets the pace."
     )
 
 
-def _shift_table(title: str, shifts: Sequence[Shift]) -> list[str]:
+def _shift_table(title: str, shifts: Sequence[Shift], decimals: int) -> Any:
     """Return the parts that differ or matter most: work and critical path, before and after."""
     weight = sorted(shifts, key=lambda each: -max(abs(each.moved_ns), *each.path_ns))
     chosen = set(map(id, weight[:SHOWN_PARTS]))
-    heads = " ".join(f"{head:>10}" for head in ("work", "after", "on path", "after", "moved"))
-    text = [f"{f'{title}, ms per step':<34} {heads}"]
-    for each in shifts:
-        if id(each) in chosen:
-            cells = (*each.work_ns, *each.path_ns)
-            numbers = " ".join(f"{ns / NS_PER_MS:10.2f}" for ns in cells)
-            moved = f"{each.moved_ns / NS_PER_MS:+10.2f}"
-            text.append(f"  {short(each.part, 32):<32} {numbers} {moved}")
-    return text
+    rows: list[tuple[str | Text, ...]] = [
+        (
+            short(each.part, 60),
+            *(number(ns, decimals) for ns in (*each.work_ns, *each.path_ns)),
+            moved(each.moved_ns, decimals),
+        )
+        for each in shifts
+        if id(each) in chosen
+    ]
+    heads = (f"{title}, ms per step", "work", "after", "on path", "after", "moved")
+    return table("lrrrrr", rows, heads)
 
 
 def _scaled(report: Explanation, replayed_ns: float) -> float:
@@ -220,19 +267,24 @@ def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
     }
 
 
-@lines.register(Sensitivity)
-def _sensitivity_lines(report: Sensitivity) -> list[str]:
-    percents = " ".join(f"{f'-{percent:g} %':>9}" for percent in report.percents)
-    text = [
-        "Step time if one part took less time, in ms",
-        measured(report.measured),
-        f"{'part':<44} {'work, ms':>9} {percents}",
-    ]
+@blocks.register(Sensitivity)
+def _sensitivity_blocks(report: Sensitivity) -> Blocks:
+    decimals = places(report.measured.step_ns)
     shown = report.curves[:SHOWN_CURVES]
-    for each in shown:
-        steps = " ".join(f"{ns / NS_PER_MS:9.2f}" for ns in each.step_ns)
-        label = f"{each.of}: {each.part}"
-        text.append(f"  {short(label, 42):<42} {each.work_ns / NS_PER_MS:9.2f} {steps}")
-    if len(report.curves) > len(shown):
-        text.append(f"  and {len(report.curves) - len(shown)} more parts with less to gain")
-    return text
+    hidden = len(report.curves) - len(shown)
+    rows = [
+        (
+            short(f"{each.of}: {each.part}", 60),
+            number(each.work_ns, decimals),
+            *(number(ns, decimals) for ns in each.step_ns),
+        )
+        for each in shown
+    ]
+    heads = ("part", "work, ms", *(f"-{percent:g} %" for percent in report.percents))
+    return [
+        heading("Step time if one part took less time, in ms"),
+        facts(measured(report.measured, decimals)),
+        table("l" + "r" * (len(heads) - 1), rows, heads),
+        text("  work of the host: its calls and the time between them", ASIDE),
+        *([text(f"  and {hidden} more parts with less to gain")] if hidden else []),
+    ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.graph.build import build
 from foretrace.replay import replay
+from foretrace.setting import setting
 from foretrace.tracer.files import load
 from foretrace.transforms.ddp import ddp
 from foretrace.transforms.gradient_copies import all_reduces
@@ -77,6 +78,7 @@ class MoreRow:
     calibrated_on: str | None = None
     calibrated_ms: float | None = None
     gb_per_s: float | None = None
+    setting: str = ""
 
     def error(self, predicted_ms: float) -> float:
         """Signed relative error of a prediction."""
@@ -116,8 +118,16 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
         return replay(moved).step_ns * ratio / MS
 
     rate = _fitted(lambda each: step_ms("8 before", each), known["8 before"])
+    where = {what: setting(base, job) for what, job in jobs.items()}
     return [
-        MoreRow(year, "8 before", known["8 before"], known["4"], step_ms("8 before")),
+        MoreRow(
+            year,
+            "8 before",
+            known["8 before"],
+            known["4"],
+            step_ms("8 before"),
+            setting=where["8 before"],
+        ),
         MoreRow(
             year,
             "8 after",
@@ -127,6 +137,7 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
             "8 before",
             step_ms("8 after", rate),
             rate,
+            where["8 after"],
         ),
     ]
 

@@ -136,4 +136,5 @@ def _pair_of(row: MoreRow) -> PairRow:
         after_ns=1e6 * row.measured_ms,
         rule_ns=1e6 * row.nominal_ms,
         paper_ns=None,
+        where=row.setting,
     )

@@ -57,6 +57,7 @@ class NetworkRow:
     held_out: bool = False
     step_interval: tuple[float, float] = (1.0, 1.0)
     replay_error: float = 0.0
+    setting: str = ""
 
     @property
     def error(self) -> float:
@@ -131,6 +132,7 @@ def cell_row(cell: Cell) -> NetworkRow:
         problems=cell.problems,
         step_interval=found.step_interval,
         replay_error=found.replayed_before_ns / found.measured.step_ns - 1,
+        setting=found.setting,
     )
 
 
@@ -198,6 +200,7 @@ def pair_rows(rows: Iterable[NetworkRow]) -> list[PairRow]:
             paper_ns=row.series_ns,
             step_interval=row.step_interval,
             replay_error=row.replay_error,
+            where=row.setting,
             held_out=row.held_out,
         )
         for row in rows

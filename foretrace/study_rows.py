@@ -45,7 +45,7 @@ class PairRow:
     that tells something about the change. ``measure`` is what is compared: "step", "optimizer"
     (device time of that phase) or "kernels" (time of all kernels, on another device).
     ``replay_error`` is what the unchanged replay misses, ``noise`` the drift between the halves of
-    an interleaved measurement.
+    an interleaved measurement, ``where`` the setting of several workers (`foretrace.setting`).
     """
 
     name: str
@@ -62,6 +62,7 @@ class PairRow:
     calibrated_ns: float | None = None
     replay_error: float = 0.0
     noise: float | None = None
+    where: str = ""
     tuned_on: bool = False
     held_out: bool = False
 

@@ -56,6 +56,7 @@ class Summary:
     format: str
     devices: tuple[str, ...]
     ranks: tuple[int, ...]
+    world_size: int | None
     framework: str | None
     batch_size: int | None
     span_ns: int
@@ -85,6 +86,7 @@ def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
         format=meta.format,
         devices=tuple(device.name for device in meta.devices),
         ranks=meta.ranks,
+        world_size=meta.world_size,
         framework=meta.framework,
         batch_size=meta.batch_size,
         span_ns=int(ends.max() - events["start_ns"].min()) if len(events) else 0,

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from foretrace.setting import is_within
 from foretrace.transforms.applied import MEASURED, RULE, applied
 from foretrace.transforms.scenario import names
 
@@ -66,16 +67,18 @@ def changes_made(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
     return list(zip(made, known or [RULE] * len(made), strict=True))
 
 
-def validated_error(changes: Iterable[tuple[str, str]], *, on_device: bool) -> ValidatedError:
+def validated_error(
+    changes: Iterable[tuple[str, str]], *, on_device: bool, where: str
+) -> ValidatedError:
     """Return the error of *changes* together, each a transform and its cost source.
 
     Sources are ``"measured"`` and ``"rule"``; independent errors add in quadrature.
     """
-    return combine(changes, load_table(), "gpu" if on_device else "cpu")
+    return combine(changes, load_table(), "gpu" if on_device else "cpu", where)
 
 
 def combine(
-    changes: Iterable[tuple[str, str]], table: Mapping[str, Any], hardware: str
+    changes: Iterable[tuple[str, str]], table: Mapping[str, Any], hardware: str, where: str = ""
 ) -> ValidatedError:
     """Combine the errors that *table* knows for *hardware*.
 
@@ -89,7 +92,7 @@ def combine(
     ('magic',)
     """
     unique = list(dict.fromkeys(changes))
-    rows = {change: _row(*change, table.get(hardware, {})) for change in unique}
+    rows = {change: row_of(*change, table.get(hardware, {}), where) for change in unique}
     shares = [_share(row, table, hardware, source) for (_, source), row in rows.items() if row]
     missing = tuple(dict.fromkeys(name for (name, _), row in rows.items() if not row))
     is_guessed = any(name not in GIVEN for name in missing)
@@ -97,10 +100,15 @@ def combine(
     return ValidatedError(math.hypot(*shares), missing, missed)
 
 
-def _row(name: str, source: str, known: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return what is known of a transform; what a rule showed holds where nothing was timed."""
-    own = known.get(source, {}).get(name)
-    return own or known.get("rule", {}).get(name)
+def row_of(
+    name: str, source: str, known: Mapping[str, Any], where: str
+) -> Mapping[str, Any] | None:
+    """Return what is known of a transform; what a rule showed holds where nothing was timed.
+
+    Pairs that say where they ran tell of the setting *where* only if one of them ran there.
+    """
+    row = known.get(source, {}).get(name) or known.get("rule", {}).get(name)
+    return row if row and is_within(where, row.get("where", [where])) else None
 
 
 def _share(row: Mapping[str, Any], table: Mapping[str, Any], hardware: str, source: str) -> float:
@@ -122,6 +130,13 @@ def status(transform: str) -> dict[str, dict[str, int]]:
         for hardware in HARDWARE
     }
     return {hardware: sources for hardware, sources in found.items() if sources}
+
+
+def settings(transform: str) -> tuple[str, ...]:
+    """Return the settings of several workers that pairs tested *transform* in, if they name any."""
+    table = load_table()
+    rows = [t.get(transform, {}) for name in HARDWARE for t in table[name].values()]
+    return tuple(dict.fromkeys(where for row in rows for where in row.get("where", ())))
 
 
 @cache

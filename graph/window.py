@@ -25,6 +25,7 @@ COMPLETE = 0.6
 """A step with fewer of the median step's device tasks has lost events."""
 RUN_AHEAD = 1.02
 """Device period over host period; beyond this the host is only filling the launch queue."""
+RUNS_AHEAD = "the host runs ahead of the device in this recording: the device sets the pace"
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,7 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
     if device_ns > RUN_AHEAD * host_ns:
         steady = np.diff(device_starts)
         measured, samples = device_ns, steady[np.isfinite(steady)].astype(np.int64)
-        notes.append(
-            "the host runs ahead of the device in this recording: the device sets the pace"
-        )
+        notes.append(RUNS_AHEAD)
     return Window(
         start_ns=int(span[0]),
         end_ns=int(span[-1]),

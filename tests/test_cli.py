@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 
 from foretrace import __version__, cli, cli_pairs
 from foretrace.errors import ForetraceError
+from foretrace.transforms import TRANSFORMS
 from tests.malformed import CASES, Case
 from tests.small_trace import write_small_trace
 
@@ -206,13 +208,43 @@ def test_transforms_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    """The text shows how each is written."""
+    """A line each: the name, where measured pairs tested it, what it does."""
     assert cli.run(["transforms"]) == 0
 
     told = capsys.readouterr().out
-    assert "faster_host(speedup: float)\n" in told
-    assert "    unvalidated: gpu, cpu\n" in told
-    assert "    validated: cpu by " in told
+    assert len(told.splitlines()) == 1 + len(TRANSFORMS) + 1
+    assert re.search(r"^  faster_host  +-  +Run everything on the host", told, re.MULTILINE)
+    assert re.search(r"^  batch_size  +cpu  ", told, re.MULTILINE)
+
+
+def test_one_transform_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its parameters, what it assumes and does not know, an example, and what tested it."""
+    assert cli.run(["transforms", "batch_size"]) == 0
+
+    told = capsys.readouterr().out
+    assert told.startswith("batch_size(n: int, recorded: int | None = None)\n")
+    for part in ("\nParameters\n", "\nAssumes: ", "\nUnknown: ", "\nSource: ", "\n>>> "):
+        assert part in told
+    assert re.search(r"\nValidated: cpu by \d+ pairs\n$", told)
+    assert "---" not in told
+
+    assert cli.run(["transforms", "faster_host", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["description"].startswith("Run everything")
+    assert cli.run(["transforms", "faster_hots"]) == 1
+    assert capsys.readouterr().err.endswith("did you mean faster_host?\n")
+
+
+def test_a_transform_of_the_users_own_in_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stands in no list, and can be shown."""
+    mine = tmp_path / "mine.py"
+    mine.write_text('def change(graph, *, by):\n    """Do it.  [b]x[/b]"""\n', "utf-8")
+
+    assert cli.run(["transforms", f"{mine}:change"]) == 0
+    assert capsys.readouterr().out == (
+        f"{mine}:change(by: Any)\nDo it.  [b]x[/b]\n\nValidated: by no measured pair\n"
+    )
 
 
 @pytest.mark.parametrize(

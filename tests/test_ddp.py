@@ -32,7 +32,7 @@ def test_the_notes_say_bytes_buckets_and_lateness() -> None:
     changed = check_transform(ddp, cpu_job(), workers=2, network="1Gbps")
 
     assert changed.notes == (
-        "ddp: 2 workers on 2 ranks at 1 Gbit/s add up 2.001 MB",
+        "ddp: 2 workers on 2 ranks at 1 Gbit/s (one in each machine) add up 2.001 MB",
         "ddp: all-reduces per step: 1, the first as ring",
         "ddp: the slowest worker is 0 ms behind at the end of a step",
     )
@@ -160,3 +160,10 @@ def test_each_worker_has_samples_of_its_own() -> None:
 
     assert found.samples == 4
     assert 1 < found.speedup < 4
+
+
+def test_what_is_cast_for_the_wire_is_said_to_be() -> None:
+    """Half the bytes of float32 gradients."""
+    changed = ddp(cpu_job(), workers=2, network="1Gbps", compression="fp16")
+
+    assert changed.notes[0].endswith("add up 2.001 MB, sent as 1 MB")

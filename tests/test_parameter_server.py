@@ -183,3 +183,16 @@ def test_another_network_is_refused() -> None:
 
     with pytest.raises(TransformError, match="no collective of known size"):
         network(graph, bandwidth="2Gbps")
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [
+        (1, r"nothing says what joins 3 workers; .* \(1 of these 3 serve\)$"),
+        (2, r"nothing says what joins 4 workers; .* \(2 of these 4 serve\)$"),
+    ],
+)
+def test_servers_are_told_apart_where_workers_are_counted(servers: int, said: str) -> None:
+    """They need devices as workers do, and the user gave them apart."""
+    with pytest.raises(TransformError, match=said):
+        parameter_server(host_job(), workers=2, servers=servers)

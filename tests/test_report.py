@@ -33,8 +33,8 @@ def test_a_larger_batch_is_compared_by_samples() -> None:
     """Twice the samples in 1.5 times the time is 1.33 times as fast."""
     text = as_text(PREDICTION)
 
-    assert "15.00 ms   1.33x as fast in samples per second\n" in text
-    assert "measured         10.00 ms   without the profiler\n" in text
+    assert "15.00 ms  1.33x as fast in samples per second\n" in text
+    assert "measured   10.00 ms  without the profiler\n" in text
     assert "Cost of the work after: 60.0% roofline, 40.0% recorded\n" in text
     assert "Assumes\n  - linear above saturation\n" in text
 
@@ -47,7 +47,7 @@ def test_half_a_percent_is_no_gain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("paper_ns", "shown"), [(None, "has no constants for this"), (30e6, "+100.0%")]
+    ("paper_ns", "shown"), [(None, "Daydream has no constants for this"), (30e6, "+100.0%")]
 )
 def test_the_second_null_model_may_be_absent(paper_ns: float | None, shown: str) -> None:
     """Where the paper has nothing to say, nothing is made up."""
@@ -71,3 +71,32 @@ def test_only_results_can_be_shown(show: object) -> None:
 
     with pytest.raises(TypeError, match="int"):
         show(1)
+
+
+@pytest.mark.parametrize(("replayed_ns", "off"), [(10.1e6, None), (10.5e6, "+5.0%")])
+def test_a_path_of_another_length_than_the_step_says_so(
+    replayed_ns: float, off: str | None
+) -> None:
+    """Its parts add up to the replayed step, which may not be the measured one."""
+    said = "adds up to the step as replayed"
+    shown = as_text(replace(PREDICTION, replayed_before_ns=replayed_ns))
+
+    assert (said in shown) == (off is not None)
+    assert off is None or f"  {said}, {off} off the measured one\n" in shown
+
+
+def test_times_are_rounded_honestly() -> None:
+    """Four digits of the step; what is there and too short to show is not said to be nothing."""
+    path = {"kernel": 10e6, "host": 100.0, "launch": 0.0}
+    shown = as_text(replace(PREDICTION, critical_path_before=path))
+
+    assert "  kernel                     10.00  15.00\n" in shown
+    assert "  host                       <0.01      0\n" in shown
+    assert "  launch                         0      0\n" in shown
+
+
+def test_a_step_of_microseconds_keeps_its_digits() -> None:
+    """52 µs are not 0.05 ms."""
+    fast = replace(PREDICTION, measured=Measured(52e3, "profiled", ()), critical_path_after={})
+
+    assert "measured    0.052 ms" in as_text(fast)

@@ -49,6 +49,18 @@ def test_text_becomes_what_ifs() -> None:
         ("batch_size(n='64')", "batch_size: n='64' has the wrong type; give int"),
         ("batch_size(n=True)", "batch_size: n=True has the wrong type"),
         ("batch_size", r"batch_size needs the parameter n \(int\)"),
+        (
+            "pipeline",
+            r"pipeline needs the parameters stages \(int\) and micro_batches \(int\), as in ",
+        ),
+        ("pipeline", r"as in pipeline\(stages=2, micro_batches="),
+        ("ddp", r'parameter workers \(int\), as in ddp\(workers=2, network="1Gbps"\)'),
+        (
+            "pipeline(stages=2, micro_batches=2, cuts='1')",
+            r"cuts='1' has the wrong type; give list\[str\] | None",
+        ),
+        ("pipeline(stages=2, micro_batches=2, cuts=[1])", r"cuts=\[1\] has the wrong type"),
+        ("remove_stragglers(ranks=[1])", "it has except_ranks, except_pattern$"),
         ("faster_host(speedup=2, speedup=3)", "faster_host: speedup is given twice"),
         ("faster_kernels(speedup=[2])", "has the wrong type; give float"),
     ],

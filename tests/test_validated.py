@@ -116,7 +116,7 @@ def test_the_shipped_table_has_both_kinds_of_hardware() -> None:
 
 def test_a_scenario_of_nothing_known_is_unvalidated() -> None:
     """A plain function of the user has no pairs."""
-    assert validated_error([("custom", "rule")], on_device=True).missing == ("custom",)
+    assert validated_error([("custom", "rule")], on_device=True, where="").missing == ("custom",)
 
 
 def test_the_status_counts_pairs_by_hardware_and_source() -> None:

@@ -56,6 +56,17 @@ def samples(graph: Graph) -> float:
     return float(graph.extra.get(_SAMPLES, 1.0))
 
 
+def samples_ratio(before: Graph, after: Graph) -> float:
+    """Return how many times as many samples a step of *after* has as one of *before*.
+
+    Where no what-if said so, the batch sizes do.
+    """
+    was, now = before.meta.batch_size, after.meta.batch_size
+    if after.extra.get(_SAMPLES) is before.extra.get(_SAMPLES) and was and now:
+        return now / was
+    return samples(after) / samples(before)
+
+
 def told(graph: Graph) -> Graph:
     """Return *graph*, in which a calibration told what something costs."""
     return _with(graph, _TOLD, graph.extra.get(_TOLD, 0) + 1)

@@ -194,9 +194,10 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     on_device = has_device(graph)
     changed = (exchange_on_device if on_device else exchange_on_host)(graph, plan)
     per_step = len(plan.exchanges) // len({each.step for each in plan.exchanges})
-    first = plan.exchanges[0].cost.note
+    where, first = cluster.name + _alone(placed), plan.exchanges[0].cost.note
+    added = f"{total_bytes(found) / MB:.4g} MB{_sent(plan)}"
     notes = [
-        f"ddp: {workers} workers on {cluster.name} add up {total_bytes(found) / MB:.4g} MB",
+        f"ddp: {workers} workers on {where} add up {added}",
         f"ddp: all-reduces per step: {per_step}, the first as {first}",
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.2g} ms behind at the end of a step",
     ]
@@ -205,6 +206,19 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     if on_device and (device := hardware(graph)) and "overlap_share" not in device.figures:
         notes.append("ddp: how much NCCL slows kernels down is known of the A100 only")
     return noted(_of_workers(graph, changed, workers, placed), *notes)
+
+
+def _alone(placed: Placed) -> str:
+    """Say that each worker has a machine to itself, where that is so."""
+    each = len(placed.cluster.devices)
+    return " (one in each machine)" if each == 1 and len(placed.devices) > 1 else ""
+
+
+def _sent(plan: Plan) -> str:
+    """Say how much goes over the wire in a step, where gradients are cast to 16 bits for it."""
+    first = plan.exchanges[0].step
+    sent = sum(each.wire_bytes for each in plan.exchanges if each.step == first)
+    return f", sent as {sent / MB:.4g} MB" if plan.compressed else ""
 
 
 def _changed(
@@ -232,7 +246,7 @@ def _changed(
         late_ns=max(late, 0),
     )
     changed = change_recorded(graph, found, change)
-    where = "their network" if placed is None else placed.cluster.name
+    where = "their network" if placed is None else placed.cluster.name + _alone(placed)
     notes = [f"ddp: {workers} workers on {where}; the recorded all-reduces are grouped anew"]
     if before is None:
         notes.append(

@@ -92,7 +92,8 @@ def read_log(path: Path, *, topology: str = "", ranks: int | None = None) -> Log
         for entry in _entries(test, topology, _ranks_of(test, ranks, path), left_out)
     ]
     if not entries:
-        raise TraceError(f"{path}: no result of nccl-tests in it")
+        why = "".join(f"; {lines} line(s) {reason}" for reason, lines in sorted(left_out.items()))
+        raise TraceError(f"{path}: no result of nccl-tests in it{why}")
     return Log(tuple(entries), left_out)
 
 

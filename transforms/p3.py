@@ -92,8 +92,10 @@ def p3(
     positive("slice_mb", slice_mb)
     if server_gbps is not None:
         positive("server_gbps", server_gbps)
-    count = workers if servers is None else workers + whole("servers", servers, 1)
-    placed = place_alone(graph, "p3", count, cluster=cluster, network=network, nodes=nodes)
+    extra = 0 if servers is None else whole("servers", servers, 1)
+    placed = place_alone(
+        graph, "p3", workers, cluster=cluster, network=network, nodes=nodes, servers=extra
+    )
     devices = placed.devices[:workers]
     job = Servers(
         placed, devices, devices if servers is None else placed.devices[workers:], ingress

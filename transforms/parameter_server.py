@@ -106,7 +106,13 @@ def parameter_server(
     whole("workers", workers, 1)
     whole("servers", servers, 1)
     placed = place_alone(
-        graph, "parameter_server", workers + servers, cluster=cluster, network=network, nodes=nodes
+        graph,
+        "parameter_server",
+        workers,
+        cluster=cluster,
+        network=network,
+        nodes=nodes,
+        servers=servers,
     )
     found = gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
     job = Servers(placed, placed.devices[:workers], placed.devices[workers:], ingress)

@@ -20,9 +20,10 @@ from foretrace.targets import load_target
 from foretrace.transforms.applied import written_down
 from foretrace.transforms.own import changed_by
 from foretrace.transforms.parameters import did_you_mean
+from foretrace.transforms.signatures import check_given, described
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from foretrace.graph.model import Graph
 
@@ -30,13 +31,6 @@ if TYPE_CHECKING:
 
 KEY = "transform"
 """What the tables of a scenario file are called."""
-
-TYPES: dict[str, tuple[type, ...]] = {
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "bool": (bool,),
-}
 
 
 @dataclass(frozen=True)
@@ -133,20 +127,7 @@ def from_tables(tables: Any, where: str) -> Scenario:
 def what_if(name: str, parameters: Mapping[str, Any]) -> WhatIf:
     """Return the what-if *name*, its parameters checked against the signature."""
     function = find_transform(name)
-    known = _parameters(function)
-    for key, value in parameters.items():
-        if key not in known:
-            raise TransformError(
-                f"{name} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
-                + did_you_mean(key, known)
-            )
-        _check_type(name, known[key], value)
-    for parameter in known.values():
-        if parameter.default is inspect.Parameter.empty and parameter.name not in parameters:
-            raise TransformError(
-                f"{name} needs the parameter {parameter.name} ({_type(parameter)}), "
-                f"as in {name}({parameter.name}=...)"
-            )
+    check_given(name, function, parameters)
     return WhatIf(name, function, dict(parameters))
 
 
@@ -214,36 +195,7 @@ def describe() -> list[dict[str, Any]]:
     """Return name, first docstring line, and parameters (name, type, default) of every what-if."""
     from foretrace.transforms import TRANSFORMS
 
-    return [
-        {
-            "name": name,
-            "effect": (inspect.getdoc(function) or "").split("\n", 1)[0],
-            "parameters": [
-                {
-                    "name": p.name,
-                    "type": _type(p),
-                    "required": p.default is inspect.Parameter.empty,
-                    "default": None if p.default is inspect.Parameter.empty else p.default,
-                }
-                for p in _parameters(function).values()
-            ],
-        }
-        for name, function in TRANSFORMS.items()
-    ]
-
-
-def _parameters(function: Transform) -> dict[str, inspect.Parameter]:
-    """Return the parameters a user may give: all that are keyword-only."""
-    found = inspect.signature(function).parameters.values()
-    return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
-
-
-def _type(parameter: inspect.Parameter) -> str:
-    """Return the type a parameter is declared with, as it is written; "Any" where none is."""
-    if parameter.annotation is inspect.Parameter.empty:
-        return "Any"
-    declared = parameter.annotation
-    return declared if isinstance(declared, str) else inspect.formatannotation(declared)
+    return [described(name, function) for name, function in TRANSFORMS.items()]
 
 
 def _parse(text: str) -> WhatIf:
@@ -278,22 +230,3 @@ def _literal(name: str, keyword: ast.keyword) -> Any:
         raise TransformError(
             f"{name}: {keyword.arg} must be a literal (a number, a quoted text, True or False)"
         ) from None
-
-
-def _check_type(name: str, parameter: inspect.Parameter, value: Any) -> None:
-    options: Sequence[str] = [part.strip() for part in _type(parameter).split("|")]
-    for option in options:
-        if option == "None" and value is None:
-            return
-        is_bool = isinstance(value, bool)
-        if (
-            option in TYPES
-            and isinstance(value, TYPES[option])
-            and (not is_bool or option == "bool")
-        ):
-            return
-        if option not in TYPES and option != "None":
-            return
-    raise TransformError(
-        f"{name}: {parameter.name}={value!r} has the wrong type; give {_type(parameter)}"
-    )

@@ -36,8 +36,9 @@ def place_alone(
     cluster: str | None,
     network: str | None,
     nodes: int | None,
+    servers: int = 0,
 ) -> Placed:
-    """Return where *workers* of *graph*, the job of one of them, are to run.
+    """Return where *workers* of *graph*, the job of one of them, and *servers* are to run.
 
     Raises
     ------
@@ -50,7 +51,13 @@ def place_alone(
         raise TransformError(
             f"{what} starts from the recording of a job on one worker; this one has several"
         )
-    placed = place_workers(workers, cluster=cluster, network=network, nodes=nodes)
+    count = workers + servers
+    try:
+        placed = place_workers(count, cluster=cluster, network=network, nodes=nodes)
+    except TransformError as error:
+        if not servers or str(count) not in str(error):
+            raise
+        raise TransformError(f"{error} ({servers} of these {count} serve)") from None
     check_transport(graph, placed.cluster)
     return placed
 

@@ -67,7 +67,7 @@ function limitsSection(data) {
 function adviceSection(advice) {
   const row = (each) => {
     const [low, high] = each.interval_ms, limits = Object.entries(each.limits).filter(([, share]) => share >= 0.05).slice(0, 3);
-    const notes = [each.saves === "memory" ? "pays with time for memory" : null, ...each.warnings.filter((note) => note.includes("does not fit"))].filter(Boolean);
+    const notes = [each.saves === "memory" ? "needs less memory" : null, ...each.warnings.filter((note) => note.includes("does not fit"))].filter(Boolean);
     return [each.scenario.join(" + "), times(each.throughput_gain), time(each.predicted_step_ms), `${time(low)} – ${time(high)}`,
       el("span", { class: each.status }, each.status), limits.map(([cause, share]) => `${cause} ${percent(share)}`).join(", "), notes.join("; ")];
   };
