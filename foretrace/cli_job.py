@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from foretrace import cli_job_regimes, cli_job_resources
+
 app = typer.Typer(
     help="From a step to the whole job: how long, how many steps, on what, at what cost.",
     no_args_is_help=True,
@@ -16,5 +18,5 @@ def options() -> None:
     """Take what stands before the command."""
 
 
-for command in ():
+for command in (cli_job_regimes.regimes, cli_job_resources.resources):
     app.command()(command)

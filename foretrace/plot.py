@@ -1,4 +1,4 @@
-"""Sensitivity in, a picture out: matplotlib draws it (the optional extra ``plot``)."""
+"""Curves in, a picture out: matplotlib draws it (the optional extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from foretrace.errors import ForetraceError
 from foretrace.formats import NS_PER_MS, short
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from foretrace.sensitivity import Curve, Sensitivity
@@ -41,27 +42,41 @@ def check_plot(path: Path) -> None:
 
 def draw(found: Sensitivity, path: Path) -> None:
     """Draw a panel of curves per kind of part and write it to *path*."""
+    panels = [of for of in PANELS if any(curve.of == of for curve in found.curves)] or ["lane"]
+    size = (10, 3.4 * len(panels))
+    write_picture(
+        path, "Step time if one part took less time", size, lambda f: _panels(f, found, panels)
+    )
+
+
+def write_picture(
+    path: Path, title: str, inches: tuple[float, float], draw: Callable[[Any], None]
+) -> None:
+    """Write what *draw* puts into a matplotlib figure; *title* is that of an .html page."""
     check_plot(path)
     kind = FORMATS[path.suffix.lower()]
-    picture = _picture(found, kind)
+    picture = _picture(kind, inches, draw)
     if path.suffix.lower() == ".html":
-        picture = _page(picture.decode(), "Step time if one part took less time")
+        picture = _page(picture.decode(), title)
     write_atomically(path, picture)
 
 
-def _picture(found: Sensitivity, kind: str) -> bytes:
+def _picture(kind: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    panels = [of for of in PANELS if any(curve.of == of for curve in found.curves)] or ["lane"]
     with mpl.rc_context({"svg.hashsalt": "foretrace", "text.parse_math": False}):
-        figure = Figure(figsize=(10, 3.4 * len(panels)), layout="constrained")
-        for at, of in enumerate(panels):
-            axes = figure.add_subplot(len(panels), 1, at + 1)
-            _panel(axes, found, [curve for curve in found.curves if curve.of == of], PANELS[of])
+        figure = Figure(figsize=inches, layout="constrained")
+        draw(figure)
         drawn = io.BytesIO()
         figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return drawn.getvalue()
+
+
+def _panels(figure: Any, found: Sensitivity, panels: list[str]) -> None:
+    for at, of in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, at + 1)
+        _panel(axes, found, [curve for curve in found.curves if curve.of == of], PANELS[of])
 
 
 def _panel(axes: Any, found: Sensitivity, curves: list[Curve], title: str) -> None:

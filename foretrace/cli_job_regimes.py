@@ -1,0 +1,156 @@
+"""``foretrace job regimes``: how long a training takes whose batch size changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretrace.cli_arguments import AsJson, CalibrationFile, calibration_for, graph_of, show
+
+if TYPE_CHECKING:
+    from foretrace.replay.job_regime_costs import Cost
+    from foretrace.replay.job_regimes import Forecast, Training
+    from foretrace.report_job import JobReport
+
+Epochs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="EPOCHS",
+        help="CSV with the columns batch_size and seconds, one row per epoch so far; the seconds "
+        "of the last are empty while it runs.",
+    ),
+]
+Total = Annotated[
+    int | None, typer.Option("--epochs", help="Epochs of the whole job; a schedule says it, too.")
+]
+Schedule = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="The whole schedule, e.g. '16*10 64*10 256*10'."),
+]
+Rising = Annotated[bool, typer.Option("--rising", help="The batch size never falls.")]
+Costs = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="CSV with batch_size and seconds per epoch [and error]."),
+]
+Traces = Annotated[
+    list[Path] | None,
+    typer.Option("--trace", metavar="TRACE", help="A recording of the job; several: of each size."),
+]
+Samples = Annotated[
+    int | None, typer.Option(help="Samples of an epoch; needed with --trace.", min=1)
+]
+Modes = Annotated[
+    str | None, typer.Option(metavar="SIZES", help="Batch sizes it may use, e.g. '16,64,256'.")
+]
+
+
+def regimes(
+    epochs_so_far: Epochs,
+    epochs: Total = None,
+    schedule: Schedule = None,
+    rising: Rising = False,  # noqa: FBT002
+    costs: Costs = None,
+    trace: Traces = None,
+    samples: Samples = None,
+    modes: Modes = None,
+    calibration: CalibrationFile = None,
+    json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Forecast a training whose batch size changes: Accordion, GNS or a schedule of your own."""
+    from foretrace.replay.job_regimes import Training, forecast
+    from foretrace.replay.job_regimes_file import parse_schedule, read_epochs
+
+    sizes, seconds = read_epochs(epochs_so_far)
+    planned = None if schedule is None else parse_schedule(schedule)
+    wanted = _modes(modes, (*sizes, *(planned or ())))
+    training = Training(
+        sizes=sizes,
+        seconds=seconds,
+        epochs=_total(epochs, planned),
+        costs=_costs(costs, trace or [], samples, wanted, calibration),
+        schedule=planned,
+        rising=rising,
+    )
+    show(_report(training, forecast(training)), json=json)
+
+
+def _total(epochs: int | None, planned: tuple[int, ...] | None) -> int:
+    from foretrace.errors import RefusedError
+
+    if epochs is None and planned is None:
+        raise RefusedError("how many epochs the job has is not known; give --epochs or --schedule")
+    return len(planned or ()) if epochs is None else epochs
+
+
+def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
+    """Return every batch size that the job may use."""
+    from foretrace.errors import RefusedError
+
+    given = (text or "").replace(",", " ").split()
+    wrong = [part for part in given if not part.isdecimal() or int(part) == 0]
+    if wrong:
+        raise RefusedError(f"modes: {wrong[0]!r} is no batch size")
+    return sorted({*known, *map(int, given)})
+
+
+def _costs(
+    costs: Path | None,
+    traces: list[Path],
+    samples: int | None,
+    sizes: list[int],
+    calibration: str | None,
+) -> dict[int, Cost]:
+    """Return what is known beforehand of the cost of an epoch; a table goes before recordings."""
+    from foretrace.errors import RefusedError
+    from foretrace.replay.job_regimes_file import read_costs
+
+    given = {} if costs is None else read_costs(costs)
+    if not traces:
+        return given
+    if samples is None:
+        raise RefusedError("how many samples an epoch has is not known; give --samples")
+    from foretrace.regime_costs import epoch_costs
+
+    measured = calibration_for(traces[0], calibration)
+    return epoch_costs([graph_of(each) for each in traces], sizes, samples, measured) | given
+
+
+def _report(training: Training, found: Forecast) -> JobReport:
+    from foretrace.report_job import JobReport, Table
+
+    rules = [
+        ("this forecast", found.total.value, found.total.low, found.total.high),
+        ("Dirichlet (Shockwave)", found.dirichlet_total, None, None),
+        ("last epoch repeated", found.naive_total, None, None),
+    ]
+    modes = [
+        (size, cost.seconds, 100 * cost.doubt, cost.seen, found.left[size])
+        for size, cost in found.seconds.items()
+    ]
+    return JobReport(
+        title=f"Epoch {len(training.seconds) + 1} of {training.epochs}, "
+        f"{training.sizes[-1]} samples per step",
+        answers={"whole job": found.total, "remaining": found.remaining},
+        tables=[
+            Table("Whole job, s", ("rule", "seconds", "low", "high"), rules),
+            Table(
+                "Batch sizes",
+                ("samples", "s per epoch", "± % (sd)", "epochs seen", "epochs left"),
+                modes,
+            ),
+        ],
+        assumptions=[_assumed(training), "the machine stays as fast as it was"],
+    )
+
+
+def _assumed(training: Training) -> str:
+    if training.schedule is not None:
+        return "the job follows the schedule"
+    if training.rising:
+        return "the batch size never falls; every split of the remaining epochs is equally likely"
+    return (
+        "this regime lasts as much longer as its age suggests; what follows is split among the "
+        "batch sizes by the shares seen so far"
+    )
