@@ -73,9 +73,9 @@ def _pattern(steady: Steady) -> tuple[int, int]:
 def time_by(chain: Chain, group: Longs, groups: int) -> Longs:
     """Return the ns of *chain* by the group of its task and its reason: a 2-d array.
 
-    *group* has a number below *groups* for every row of the window.
+    *group* has a number below *groups* for every row of the window, of any integer type.
     """
-    place = group[chain.task % len(group)] * len(REASONS) + chain.why
+    place = group.astype(np.int64)[chain.task % len(group)] * len(REASONS) + chain.why
     spent = np.bincount(place, chain.to_ns - chain.from_ns, groups * len(REASONS))
     return spent.astype(np.int64).reshape(groups, len(REASONS))
 

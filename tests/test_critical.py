@@ -18,6 +18,7 @@ from foretrace.replay.critical import (
     Chain,
     critical_path,
     limiting_cycle,
+    time_by,
 )
 from foretrace.replay.order import prepare
 from foretrace.replay.program import END_END, START_START, Program
@@ -268,3 +269,15 @@ def test_parts_add_up_while_tasks_share(works: list[int], share: float) -> None:
     assert (path.from_ns[:-1] == path.to_ns[1:]).all()
     assert "release" not in {why for _, why, _ in parts(path, 4)}
     assert (timeline.slack_ns >= 0).all()
+
+
+def test_time_is_summed_for_many_groups() -> None:
+    """Also where the groups are numbered in eight bits, as the codes of a small category are."""
+    works = np.full(2, REASONS.index("work"))
+    chain = Chain(
+        task=np.array([0, 3]), from_ns=np.array([4, 0]), to_ns=np.array([9, 4]), why=works
+    )
+    found = time_by(chain, np.array([99, 0], np.int8), 100)
+
+    assert found[99].tolist() == [5 if reason == "work" else 0 for reason in REASONS]
+    assert found[0].tolist() == [4 if reason == "work" else 0 for reason in REASONS]
