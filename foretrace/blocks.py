@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +31,7 @@ PLAIN: dict[str, Any] = {
     "force_terminal": False,
     "legacy_windows": False,
 }
+INDENT = 2
 NARROWEST = 12
 """Columns that words keep on a narrow terminal."""
 
@@ -63,18 +65,26 @@ def table(aligns: str, rows: Iterable[Sequence[Cell]], heads: Sequence[str] = ()
     """
     shown = Table(box=None, pad_edge=False, show_header=bool(heads), header_style="")
     cells = [[cell if isinstance(cell, Text) else text(cell) for cell in row] for row in rows]
-    indented = [[text("  ").append_text(first), *others] for first, *others in cells]
     for at, align in enumerate(aligns):
         head = text(heads[at], "" if at else TITLE) if heads else text("")
-        widest = max((row[at].cell_len for row in indented), default=0)
+        widest = max((row[at].cell_len for row in cells), default=0) + (0 if at else INDENT)
         if align == "r":
             least = max(widest, head.cell_len)
             shown.add_column(head, justify="right", no_wrap=True, min_width=least)
         else:
             shown.add_column(head, overflow="fold", min_width=min(widest, NARROWEST))
-    for row in indented:
-        shown.add_row(*row)
+    for first, *others in cells:
+        shown.add_row(_indented(first), *others)
     return shown
+
+
+def aside(words: str, style: str = ASIDE) -> Padding:
+    """Return an indented line below a table, about it."""
+    return _indented(text(words, style))
+
+
+def _indented(words: Text) -> Padding:
+    return Padding(words, (0, 0, 0, INDENT))
 
 
 def facts(*rows: tuple[str, Cell, Cell]) -> Table:

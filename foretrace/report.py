@@ -16,6 +16,7 @@ from foretrace.blocks import (
     GOOD,
     TITLE,
     Blocks,
+    aside,
     facts,
     heading,
     measured,
@@ -264,12 +265,7 @@ def _scale(step: Measured, replayed_ns: float) -> Blocks:
     off = replayed_ns / step.step_ns - 1
     if abs(off) <= ANOTHER_SCALE:
         return []
-    return [
-        text(
-            f"  adds up to the step as replayed, {off:+.1%} off the measured one",
-            ASIDE,
-        )
-    ]
+    return [aside(f"adds up to the step as replayed, {off:+.1%} off the measured one")]
 
 
 def _shares(costs: dict[str, float]) -> str:

@@ -11,6 +11,7 @@ from foretrace.blocks import (
     CAUTION,
     GOOD,
     Blocks,
+    aside,
     facts,
     heading,
     measured,
@@ -75,7 +76,7 @@ def _advisory_blocks(report: Advisory) -> Blocks:
         *_advice("faster", faster, decimals),
         *_advice("together (replayed)", report.combined, decimals),
         *_advice("no gain in speed", rest, decimals),
-        *([heading("Does not apply")] if report.inapplicable else []),
+        *([text(""), heading("Does not apply")] if report.inapplicable else []),
         table("ll", report.inapplicable),
         *_tested([*report.single, *report.combined]),
         *notes("Assumes", dict.fromkeys(assumed)),
@@ -183,7 +184,7 @@ def _explanation_blocks(report: Explanation) -> Blocks:
             ("pace set by", "", _pace(*report.limits)),
             *_ranks(*report.paces),
         ),
-        text(f"  {_verdict(report)}"),
+        aside(_verdict(report), ""),
         *(
             _shift_table(title, shifts, decimals)
             for title, shifts in (
@@ -192,7 +193,7 @@ def _explanation_blocks(report: Explanation) -> Blocks:
                 ("module", report.modules),
             )
         ),
-        text("  work: of calls and kernels; on path: also the time between them", ASIDE),
+        aside("work: of calls and kernels; on path: also the time between them"),
         *notes("Assumes", found.assumptions),
         *notes("Warnings", found.warnings, CAUTION),
     ]
@@ -285,6 +286,6 @@ def _sensitivity_blocks(report: Sensitivity) -> Blocks:
         heading("Step time if one part took less time, in ms"),
         facts(measured(report.measured, decimals)),
         table("l" + "r" * (len(heads) - 1), rows, heads),
-        text("  work of the host: its calls and the time between them", ASIDE),
-        *([text(f"  and {hidden} more parts with less to gain")] if hidden else []),
+        aside("work of the host: its calls and the time between them"),
+        *([aside(f"and {hidden} more parts with less to gain")] if hidden else []),
     ]

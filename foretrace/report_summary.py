@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from foretrace.blocks import ASIDE, CAUTION, Blocks, facts, heading, notes, table, text
+from foretrace.blocks import CAUTION, Blocks, aside, facts, heading, notes, table
 from foretrace.formats import duration, ms, number, places, share, short, size
 from foretrace.pace import pace_setter
 from foretrace.report import blocks, identity_facts, identity_keys, identity_path, keys
@@ -148,7 +148,7 @@ def _parts(steps: Steps | None) -> Blocks:
     ]
     return [
         table("lrr", rows, ("Work per step by phase, ms", "host", "device")),
-        text("  host: the traced calls alone, without waiting and the time between them", ASIDE),
+        aside("host: the traced calls alone, without waiting and the time between them"),
         *identity_path(steps.identity),
         *_paces(steps, decimals),
     ]
@@ -166,7 +166,7 @@ def _paces(steps: Steps, decimals: int) -> Blocks:
         for one in steps.paces
     ]
     heads = ("Ranks, ms per step", "begins", "waits", "awaited", "last at")
-    return [table("lrrrr", rows, heads), text(f"  {pace_setter(steps.paces)}")]
+    return [table("lrrrr", rows, heads), aside(str(pace_setter(steps.paces)), "")]
 
 
 def _device_time(report: Summary) -> Blocks:
