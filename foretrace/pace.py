@@ -56,6 +56,8 @@ def paces(timeline: Timeline) -> tuple[RankPace, ...]:
     path = _bottleneck(timeline, rank, len(ranks))
     begins = _begins(timeline, rank, len(ranks))
     waits, meets, last_at, awaited = _meetings(timeline, rank, len(ranks))
+    if graph.steps > 1 and not meets.any():
+        begins = np.zeros_like(begins)  # they drift apart: how far says nothing
     steps = graph.steps
     return tuple(
         RankPace(

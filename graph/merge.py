@@ -34,7 +34,7 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     """Join the graphs of several ranks.
 
     The n-th collective of a group on every member is one meeting; members that disagree on how
-    many there are meet at the common ones, and a note says so.
+    many there are meet at the common ones, and a note says so, as where none was recorded.
 
     A single recorded step shows no period: then the repetition is the window in which all ranks
     were recorded, from the first start to the last end.
@@ -56,7 +56,9 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
         joined, first_row, [graph.extra.get(GROUPS, {}) for graph in graphs]
     )
     notes = [*joined.notes, *unmatched]
-    if met is not None:
+    if met is None:
+        notes.append("the ranks meet in no recorded collective: each is replayed on its own")
+    else:
         spent = joined.tasks["duration_ns"].to_numpy()[met.row].sum()
         share = 1 - met.transfer_ns[met.meeting].sum() / max(spent, 1)
         notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")

@@ -1,77 +1,134 @@
-"""Callbacks for other people's training loops.
-
-The frameworks are not among what the tests install; their callback base classes are empty, so an
-empty class stands in for them here and the loop below calls what the frameworks call.
-"""
+"""Callbacks for other people's training loops, inside the real trainers of both frameworks."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from foretrace.errors import RecordError
-from foretrace.tracer.callbacks import LoopRecorder, lightning_callback, trainer_callback
+from foretrace.tracer.callbacks import (
+    LoopRecorder,
+    _lightning_job,
+    lightning_callback,
+    trainer_callback,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 torch = pytest.importorskip("torch")
 
 SHORT: dict[str, Any] = {"steps": 1, "warmup": 1, "windows": 1}
-NEEDED = 18
+NEEDED = 19
+"""Steps of a recording with these settings."""
 
 
-@pytest.fixture
-def parts() -> Any:
-    """Return a tiny model, its optimizer, and a function that trains it for one step."""
-    model = torch.nn.Linear(4, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+class Examples:
+    """Inputs of ones and two classes, as dictionaries."""
 
-    def train() -> None:
-        optimizer.zero_grad()
-        model(torch.ones(2, 4)).sum().backward()
-        optimizer.step()
+    def __len__(self) -> int:
+        """Return enough for a recording of two batches per step."""
+        return 400
 
-    return SimpleNamespace(model=model, optimizer=optimizer, train=train)
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return example *index*."""
+        return {"inputs": torch.ones(4), "labels": torch.tensor(index % 2)}
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> None:
-    """Let *package* be importable, with an empty class *name*."""
-    module = ModuleType(package)
-    setattr(module, name, type(name, (), {}))
-    if "." in package:
-        monkeypatch.setitem(sys.modules, package.partition(".")[0], ModuleType("root"))
-    monkeypatch.setitem(sys.modules, package, module)
+class Network(torch.nn.Module):  # type: ignore[name-defined]
+    """A linear layer that returns its loss, as the models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, inputs: Any, labels: Any) -> dict[str, Any]:
+        """Return the loss."""
+        return {"loss": torch.nn.functional.cross_entropy(self.layer(inputs), labels)}
 
 
-def test_a_hugging_face_trainer_is_recorded(monkeypatch: pytest.MonkeyPatch, parts: Any) -> None:
-    """A step is one optimizer step: the batch counts all its accumulated parts."""
-    stand_in(monkeypatch, "transformers", "TrainerCallback")
-    callback = trainer_callback(**SHORT)
-    arguments = SimpleNamespace(train_batch_size=2, gradient_accumulation_steps=3)
-    callback.on_train_begin(arguments, None, None, model=parts.model, optimizer=parts.optimizer)
-    for _ in range(NEEDED):
-        parts.train()
-        callback.on_step_end(arguments, None, None)
-    callback.on_train_end(arguments, None, None)
-    assert callback.trace.meta.batch_size == 6
-    assert callback.trace.meta.optimizer["name"] == "SGD"
+@pytest.mark.filterwarnings("ignore")  # of the framework itself
+def test_a_hugging_face_trainer_is_recorded(tmp_path: Path) -> None:
+    """A step is one optimizer step: its batch counts all accumulated parts."""
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    callback = trainer_callback(out=tmp_path / "trace.parquet", **SHORT)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path / "out"),
+        max_steps=NEEDED + 2,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=3,
+        report_to="none",
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    transformers.Trainer(
+        model=Network(), args=arguments, train_dataset=Examples(), callbacks=[callback]
+    ).train()
+    meta = callback.trace.meta
+
+    assert (meta.batch_size, meta.optimizer["tensors"], meta.loader["workers"]) == (6, 2, 0)
+    assert "##layer" in set(callback.trace.events["name"])
+    assert (tmp_path / "trace.parquet").is_file()
 
 
-def test_a_lightning_trainer_is_recorded(monkeypatch: pytest.MonkeyPatch, parts: Any) -> None:
-    """A step is one batch."""
-    stand_in(monkeypatch, "lightning.pytorch", "Callback")
+@pytest.mark.filterwarnings("ignore")  # of the framework itself
+def test_a_lightning_trainer_is_recorded() -> None:
+    """A step is one optimizer step: its batch counts all accumulated parts."""
+    lightning = pytest.importorskip("lightning")
+
+    class Module(lightning.LightningModule):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = Network()
+
+        def training_step(self, batch: dict[str, Any], _index: int) -> Any:
+            return self.network(**batch)["loss"]
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
     callback = lightning_callback(**SHORT)
-    loader = torch.utils.data.DataLoader([1, 2, 3, 4], batch_size=2)
-    trainer = SimpleNamespace(train_dataloader=loader, optimizers=[parts.optimizer])
-    callback.on_train_start(trainer, parts.model)
-    for batch in range(NEEDED):
-        parts.train()
-        callback.on_train_batch_end(trainer, parts.model, None, None, batch)
-    callback.on_train_end(trainer, parts.model)
-    assert callback.trace.meta.batch_size == 2
-    assert callback.trace.meta.loader["workers"] == 0
+    trainer = lightning.Trainer(
+        max_steps=NEEDED + 2,
+        accumulate_grad_batches=3,
+        accelerator="cpu",
+        callbacks=[callback],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(Module(), torch.utils.data.DataLoader(Examples(), batch_size=2))
+    meta = callback.trace.meta
+
+    assert (meta.batch_size, meta.optimizer["name"], meta.loader["workers"]) == (6, "SGD", 0)
+    assert "##network.layer" in set(callback.trace.events["name"])
+
+
+def test_several_loaders_at_once_are_no_loader() -> None:
+    """Lightning trains on lists of loaders, too; fetching from such a list would say nothing."""
+    trainer = SimpleNamespace(train_dataloader=[1, 2], optimizers=[], accumulate_grad_batches=1)
+
+    assert _lightning_job(trainer) == {"optimizer": None, "batch_size": None, "loader": None}
+
+
+def test_the_trace_is_there_before_training_ends() -> None:
+    """Training may go on for days, or be killed, after what is recorded."""
+    recorder = LoopRecorder(**SHORT)
+    recorder.begin(batch_size=1)
+    for _ in range(NEEDED - 1):
+        recorder.step()
+
+    assert recorder.trace is None
+    recorder.step()
+    assert recorder.trace is not None
 
 
 def test_training_that_ends_early_is_not_spoiled() -> None:
@@ -86,13 +143,31 @@ def test_training_that_ends_early_is_not_spoiled() -> None:
     assert recorder.trace is None
 
 
+def test_a_disk_that_fills_up_does_not_spoil_training(tmp_path: Path) -> None:
+    """Where the trace cannot be written any more, training goes on with a warning."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    recorder = LoopRecorder(out=folder / "trace.parquet", **SHORT)
+    recorder.begin(batch_size=1)
+    folder.rmdir()
+    for _ in range(NEEDED - 1):
+        recorder.step()
+
+    with pytest.warns(RuntimeWarning, match=r"nothing recorded: .*trace.parquet: cannot write"):
+        recorder.step()
+
+
 @pytest.mark.parametrize(
     ("make", "package"), [(trainer_callback, "transformers"), (lightning_callback, "lightning")]
 )
-def test_an_absent_framework_is_named(make: Any, package: str) -> None:
+def test_an_absent_framework_is_named(
+    make: Any, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The text says what to install."""
-    if importlib.util.find_spec(package) is not None:
-        pytest.skip(f"{package} is installed here")
+    monkeypatch.setattr(sys, "path", [])
+    for name in [n for n in sys.modules if n.partition(".")[0] in (package, "pytorch_lightning")]:
+        monkeypatch.delitem(sys.modules, name)
+    importlib.invalidate_caches()
     with pytest.raises(RecordError, match=f"the callback needs {package}: pip install {package}"):
         make()
 

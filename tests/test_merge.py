@@ -108,6 +108,7 @@ def test_ranks_without_collectives_stand_side_by_side() -> None:
 
     assert graph.tasks["name"].tolist().count("transfer") == 0
     assert replay(graph).step_ns == 600_000
+    assert "the ranks meet in no recorded collective: each is replayed on its own" in graph.notes
 
 
 def test_single_step_keeps_how_far_apart_ranks_began() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import foretrace.report_advise  # noqa: F401 - brings the text of explanations
+import foretrace.report_advise
 import foretrace.report_summary  # noqa: F401 - and of summaries
 from foretrace.explain import explain
 from foretrace.graph.build import build
@@ -70,6 +70,13 @@ def test_late_rank_sets_the_pace() -> None:
         "rank 1 sets the pace: it begins 2.5 ms after rank 0; "
         "100% of the chain that sets it is its own"
     )
+
+
+def test_ranks_that_never_meet_drift_apart() -> None:
+    """Each repeats at its own pace: where one stands when the other begins says nothing."""
+    found = paces(replay(merged(*(steps(3, 600, [op("a", 0, busy)]) for busy in (100, 400)))))
+
+    assert [each.begins_ns for each in found] == [0, 0]
 
 
 def test_one_rank_has_no_peers() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +55,15 @@ def test_recorded_origins_are_honoured() -> None:
 
     assert both.events["start_ns"].tolist() == [0, 2_000]
     assert both.meta.warnings["unaligned_ranks"] == 2
+
+
+def test_what_was_odd_adds_up_but_shares_do_not() -> None:
+    """Two ranks with 3 dropped copies each have 6; two disturbed by 40 % were not by 80 %."""
+    known = {"duplicate_events": 3, "cpu_taken_away": 40}
+    traces = [rank(number, [10]) for number in (0, 1)]
+    both = merged([replace(t, meta=replace(t.meta, warnings=known)) for t in traces])
+
+    assert both.meta.warnings == {"duplicate_events": 6, "cpu_taken_away": 40}
 
 
 def test_origins_a_day_apart_cannot_be_compared() -> None:

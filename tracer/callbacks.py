@@ -1,7 +1,7 @@
 """Thin callbacks that record inside other people's training loops.
 
 Each function imports its framework only when it is called and returns an object to pass to that
-framework's trainer. When training ends, the object's ``trace`` is the recording.
+framework's trainer. As soon as enough is recorded, the object's ``trace`` is the recording.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from foretrace.errors import RecordError
+from foretrace.errors import ForetraceError, RecordError
 from foretrace.tracer.record import Session, recording
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class LoopRecorder:
     """Records a loop that calls `begin`, `step` and `end`, and never spoils it.
 
+    The trace is made, and written, within the step that completes it: training may go on for days.
     A loop that ends too early leaves ``trace`` at ``None`` and a warning that says why.
     """
 
@@ -41,6 +42,8 @@ class LoopRecorder:
         """Say that one iteration is over."""
         if self._session is not None:
             self._session.step()
+            if self._session.done:
+                self.end()
 
     def end(self) -> None:
         """Stop recording and keep the trace."""
@@ -49,7 +52,7 @@ class LoopRecorder:
             return
         try:
             self._open.close()
-        except RecordError as error:
+        except ForetraceError as error:
             warnings.warn(f"nothing recorded: {error}", RuntimeWarning, stacklevel=2)
         else:
             self.trace = session.trace
@@ -98,7 +101,8 @@ def trainer_callback(*, out: str | Path | None = None, steps: int = 5, **setting
 def lightning_callback(*, out: str | Path | None = None, steps: int = 5, **settings: Any) -> Any:
     """Return a callback for Lightning's ``Trainer(callbacks=[...])``.
 
-    A step is one batch. Arguments as for `trainer_callback`.
+    A step is one optimizer step, accumulated batches included; of several optimizers the first is
+    described. Arguments as for `trainer_callback`.
 
     Raises
     ------
@@ -108,31 +112,40 @@ def lightning_callback(*, out: str | Path | None = None, steps: int = 5, **setti
     base = _need("lightning.pytorch", "Callback", "pytorch_lightning")
 
     class ForetraceCallback(base):  # type: ignore[misc,valid-type]
-        """Records the first few dozen batches."""
+        """Records the first few dozen steps."""
 
         def __init__(self) -> None:
             self.recorder = LoopRecorder(out=out, steps=steps, **settings)
+            self.updates = 0
 
         @property
         def trace(self) -> Trace | None:
             return self.recorder.trace
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            loader = trainer.train_dataloader
-            self.recorder.begin(
-                model=pl_module,
-                optimizer=trainer.optimizers[0] if trainer.optimizers else None,
-                batch_size=getattr(loader, "batch_size", None),
-                loader=loader,
-            )
+            self.updates = trainer.global_step
+            self.recorder.begin(model=pl_module, **_lightning_job(trainer))
 
-        def on_train_batch_end(self, *_arguments: Any, **_known: Any) -> None:
-            self.recorder.step()
+        def on_train_batch_end(self, trainer: Any, *_arguments: Any, **_known: Any) -> None:
+            if trainer.global_step > self.updates:
+                self.updates = trainer.global_step
+                self.recorder.step()
 
         def on_train_end(self, *_arguments: Any) -> None:
             self.recorder.end()
 
     return ForetraceCallback()
+
+
+def _lightning_job(trainer: Any) -> dict[str, Any]:
+    """Return what a Lightning *trainer* knows of its job; of several loaders at once, nothing."""
+    loader = trainer.train_dataloader
+    batch = getattr(loader, "batch_size", None)
+    return {
+        "optimizer": trainer.optimizers[0] if trainer.optimizers else None,
+        "batch_size": batch and batch * trainer.accumulate_grad_batches,
+        "loader": None if isinstance(loader, dict | list | tuple) else loader,
+    }
 
 
 def _need(package: str, name: str, other: str | None = None) -> Any:

@@ -80,6 +80,9 @@ ODDITIES = (
 )
 """Every counter there is, in the order they are reported."""
 
+LEVELS = ("page_faults", "cpu_taken_away", "probes_disagree")
+"""Counters of a rate or a share: of several ranks the largest counts, not the sum."""
+
 BY_NAME = {oddity.name: oddity for oddity in ODDITIES}
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 from foretrace.errors import TraceError
 from foretrace.schema import table
 from foretrace.tracer.columns import from_codes
-from foretrace.tracer.oddities import Tally
+from foretrace.tracer.oddities import LEVELS, Tally
 from foretrace.tracer.trace import EVENT_COLUMNS, Trace
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def merged(traces: Sequence[Trace]) -> Trace:
     columns["start_ns"] = np.concatenate(starts) - first
     order = np.lexsort((-columns["duration_ns"], columns["start_ns"], columns["rank"]))
     columns = {name: values[order] for name, values in columns.items()}
-    for trace in traces:
-        for name, count in trace.meta.warnings.items():
-            tally.add(name, count)
+    _tally_all(traces, tally)
     meta = traces[0].meta
     clocks |= {str(rank): found for rank, found in zip(ranks, clocks.pop("each"), strict=True)}
     devices = {device.index: device for trace in traces for device in trace.meta.devices}
@@ -76,6 +74,13 @@ def merged(traces: Sequence[Trace]) -> Trace:
         extra=meta.extra | {"rank_clocks": clocks},
     )
     return Trace(table(EVENT_COLUMNS, columns, len(order)), meta)
+
+
+def _tally_all(traces: Sequence[Trace], tally: Tally) -> None:
+    """Add up what was odd in each trace; of rates and shares, the largest."""
+    for name in dict.fromkeys(name for trace in traces for name in trace.meta.warnings):
+        counts = [trace.meta.warnings.get(name, 0) for trace in traces]
+        tally.add(name, max(counts) if name in LEVELS else sum(counts))
 
 
 def _ranks(traces: Sequence[Trace], tally: Tally) -> list[int]:

@@ -25,6 +25,7 @@ from foretrace.tracer.facts import (
 )
 from foretrace.tracer.job import Job, runner
 from foretrace.tracer.probe import DISAGREEMENT_LIMIT, probe, probe_again
+from foretrace.tracer.process_rank import file_of_rank, process_rank
 from foretrace.tracer.recorder import Recorder, schedule
 from foretrace.tracer.updates import OPTIMIZER_TIMES
 
@@ -57,7 +58,8 @@ def record(
     windows
         Profiled windows, with unprofiled blocks around each; the most typical one is kept.
     out
-        Where to write the trace file, too; nowhere by default.
+        Where to write the trace file, too; nowhere by default. In a job of several ranks the name
+        gets the number of the rank: "trace.parquet" becomes "trace.rank0.parquet".
 
     Raises
     ------
@@ -132,7 +134,7 @@ def recording(
     windows: int = 3,
     out: str | Path | None = None,
 ) -> Iterator[Session]:
-    """Record the iterations of the loop inside the ``with`` block.
+    """Record the iterations of the loop inside the ``with`` block; arguments as `record` and `Job`.
 
     >>> with recording(warmup=1, steps=1, windows=1) as session:
     ...     while not session.done:
@@ -151,13 +153,15 @@ def recording(
     for name, value in (("steps", steps), ("warmup", warmup), ("windows", windows)):
         if value < 1:
             raise RecordError(f"{name} is {value}, expected at least 1")
+    rank = process_rank()
     if out is not None:
         from foretrace.tracer.store import check_place, save
 
-        check_place(Path(out))
+        out = file_of_rank(out, rank)
+        check_place(out)
     blocks = schedule(steps=steps, warmup=warmup, windows=windows)
     probe()
-    session = Session(Recorder(job, blocks))
+    session = Session(Recorder(job, blocks, same_window=rank is not None))
     with session.recorder:
         yield session
     session._trace = to_trace(session.recorder)  # noqa: SLF001 - the session is this function's
@@ -191,7 +195,7 @@ def facts(recorder: Recorder) -> dict[str, Any]:
         "unprofiled_step_ns": list(recorder.plain_ns),
         "profiled_step_ns": list(recorder.profiled_ns),
         "warnings": {
-            **recorder.quality.warnings(on_cpu=not job.uses_cuda and job.loader is None),
+            **recorder.quality.warnings(on_cpu=_computes_only(job)),
             **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
             **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
         },
@@ -204,6 +208,11 @@ def facts(recorder: Recorder) -> dict[str, Any]:
             "buffers": describe_buffers(job.model),
         },
     }
+
+
+def _computes_only(job: Job) -> bool:
+    """Tell whether *job* waits for nobody: no device, no loader workers, no other ranks."""
+    return not job.uses_cuda and job.loader is None and process_rank() is None
 
 
 def read_kineto(path: Path, known: dict[str, Any], *, source: str) -> Trace:

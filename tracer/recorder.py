@@ -68,6 +68,8 @@ class Recorder:
     """Records the job around it; use it as a context and call `step` after each iteration.
 
     ``between`` is called with each block that is over, before the next begins; it is not timed.
+    With ``same_window`` the window kept is the middle one in time, as on every other rank of the
+    job, instead of the one of median length.
     ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one.
     """
 
@@ -79,6 +81,7 @@ class Recorder:
     quality: Quality = field(default_factory=Quality)
     unmatched: int = 0
     between: Callable[[Block], None] = _nothing
+    same_window: bool = False
 
     def __post_init__(self) -> None:
         """Start with nothing recorded."""
@@ -124,7 +127,7 @@ class Recorder:
             self._open_range()
 
     def export(self, path: Path) -> None:
-        """Write the profiled block of median length, with shapes.
+        """Write the profiled block of median length, or the middle one, with shapes.
 
         Raises
         ------
@@ -137,9 +140,8 @@ class Recorder:
                 f"{self.job.name!r} ended before a profiled window was complete: "
                 f"run at least {needed} steps, or ask for fewer"
             )
-        by_length = sorted(self._windows, key=lambda w: w[0])
-        window = by_length[(len(by_length) - 1) // 2][1]
-        window.export(path)
+        windows = self._windows if self.same_window else sorted(self._windows, key=lambda w: w[0])
+        windows[(len(windows) - 1) // 2][1].export(path)
         if self._shapes is None:
             return
         shaped = path.with_suffix(".shapes")
