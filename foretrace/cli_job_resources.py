@@ -88,7 +88,7 @@ def _report(
     if beside:
         tables.append(
             Table(
-                "Everything cached, ms per step",
+                "Loading as recorded, ms per step",
                 ("workers", "closed form", "replay"),
                 [(each.workers, each.form_ms, each.replay_ms) for each in beside],
             )

@@ -5,7 +5,10 @@ Also the replay's answers beside the closed form's.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from foretrace.errors import RefusedError, TransformError
 from foretrace.predict import measured_step, predict
@@ -13,16 +16,19 @@ from foretrace.replay.job_resource_grid import Job, Machine
 from foretrace.replay.job_resources import Storage, pace
 from foretrace.transforms import parse_scenario
 from foretrace.transforms.columns import is_in
+from foretrace.transforms.dataloader import HANDOVER_CPU_NS, HANDOVER_NS
+from foretrace.transforms.selection import has_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from foretrace.graph.model import Graph
+    from foretrace.predict import Measured
     from foretrace.replay.job_resources_file import Resources
 
 
 class Replayed(NamedTuple):
-    """A step in ms with so many workers and everything cached, by both ways."""
+    """A step in ms with so many workers, by the closed form and by the replay, where it applies."""
 
     workers: int
     form_ms: float
@@ -42,7 +48,7 @@ def job_of(given: Resources, graph: Graph | None) -> Job:
     return Job(
         compute=_seconds(_stated("compute_ms", job.compute_ms, known)),
         prepare=_seconds(_stated("prepare_ms", job.prepare_ms, known)),
-        hand_over=job.hand_over_ms / 1e3,
+        hand_over=_stated("hand_over_ms", job.hand_over_ms, {"hand_over_ms": 0.0} | known) / 1e3,
         threads=known.get("threads", 1.0) if job.threads is None else job.threads,
         batch_size=_stated("batch_size", job.batch_size, known),
         samples=job.samples,
@@ -55,12 +61,29 @@ def _recorded(graph: Graph) -> dict[str, Any]:
     """Return what a recording says about the parts of a step; times in ms."""
     meta = graph.meta
     loader, machine = meta.loader or {}, meta.machine or {}
-    found = {"batch_size": meta.batch_size, "threads": machine.get("threads")}
+    hand_over = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
+    found = {
+        "batch_size": meta.batch_size,
+        "threads": machine.get("threads"),
+        "hand_over_ms": hand_over / 1e6,
+    }
     if loader.get("load_ns"):
-        found["prepare_ms"] = loader["load_ns"] * (loader.get("cpu_share") or 1.0) / 1e6
+        found["prepare_ms"] = loader["load_ns"] * _busy(loader) / 1e6
         loading = 0.0 if loader.get("workers") else _own_loading_ns(graph)
-        found["compute_ms"] = (measured_step(graph).step_ns - loading) / 1e6
+        found["compute_ms"] = _without(measured_step(graph), loading)
     return {name: value for name, value in found.items() if value}
+
+
+def _without(measured: Measured, loading_ns: float) -> list[float]:
+    """Return the recorded steps in ms less *loading_ns*; their mean is that of the measurement."""
+    rest = max(measured.step_ns - loading_ns, 1.0)
+    samples = np.asarray(measured.samples_ns, float)
+    return (rest * samples / samples.mean() / 1e6).tolist()
+
+
+def _busy(loader: dict[str, Any]) -> float:
+    """Return the share of loading a batch in which the processor works."""
+    return 1.0 if loader.get("cpu_share") is None else float(loader["cpu_share"])
 
 
 def _own_loading_ns(graph: Graph) -> float:
@@ -108,15 +131,19 @@ def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine
 
 
 def replayed(graph: Graph, job: Job, workers: Iterable[int]) -> list[Replayed]:
-    """Return the step with everything cached by the closed form and by the replay.
+    """Return the step with so many workers that load as recorded, by both ways.
 
-    The replay is that of the recorded machine after ``dataloader(workers=...)``.
+    The recorded waiting of a load keeps a worker from its next one, and nobody else. The replay
+    is that of the recorded machine after ``dataloader(workers=...)``.
     """
-    cores = float((graph.meta.machine or {}).get("cores") or 1)
+    loader, machine = graph.meta.loader or {}, graph.meta.machine or {}
+    waiting = (loader.get("load_ns") or 0.0) / 1e9 * (1 - _busy(loader))
     means = job.step(sum(job.compute) / len(job.compute), sum(job.prepare) / len(job.prepare))
+    reader = means.batch_bytes / waiting if waiting else math.inf
+    cores = float(machine.get("cores") or 1)
     found = []
     for count in sorted(workers):
-        form = pace(means, Storage(1.0, 1.0), workers=count, hits=1.0, cores=cores)
+        form = pace(means, Storage(math.inf, reader), workers=count, hits=0.0, cores=cores)
         found.append(Replayed(count, form.seconds * 1e3, _replayed_ms(graph, count)))
     return found
 

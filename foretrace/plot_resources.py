@@ -50,6 +50,7 @@ def _curves(rows: Sequence[Row]) -> dict[str, list[Row]]:
     chosen = len({(row.cores, row.cache) for row in rows}) == len(rows)
     found: dict[str, list[Row]] = {}
     for row in rows:
-        name = f"{row.cores} cores" if chosen else f"{row.cores} cores, {row.workers} workers"
+        cores = "1 core" if row.cores == 1 else f"{row.cores} cores"
+        name = cores if chosen else f"{cores}, {row.workers} loader workers"
         found.setdefault(name, []).append(row)
     return found

@@ -44,7 +44,7 @@ class Job(_Table, frozen=True):
     batch_size: Count | None = None
     compute_ms: Times | None = None
     prepare_ms: Times | None = None
-    hand_over_ms: NotNegative = 0.0
+    hand_over_ms: NotNegative | None = None
     threads: Positive | None = None
 
 
