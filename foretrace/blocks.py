@@ -66,7 +66,8 @@ def table(aligns: str, rows: Iterable[Sequence[Cell]], heads: Sequence[str] = ()
     shown = Table(box=None, pad_edge=False, show_header=bool(heads), header_style="")
     cells = [[cell if isinstance(cell, Text) else text(cell) for cell in row] for row in rows]
     for at, align in enumerate(aligns):
-        head = text(heads[at], "" if at else TITLE) if heads else text("")
+        title = TITLE if not at and align == "l" else ""
+        head = text(heads[at], title) if heads else text("")
         widest = max((row[at].cell_len for row in cells), default=0) + (0 if at else INDENT)
         if align == "r":
             least = max(widest, head.cell_len)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from foretrace.formats import bullets
-from foretrace.report import keys, lines
+from foretrace.blocks import CAUTION, Blocks, heading, notes, table
+from foretrace.report import blocks, keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,15 +60,14 @@ def _answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-@lines.register(JobReport)
-def _lines(report: JobReport) -> list[str]:
-    width = max(map(len, report.answers), default=0)
+@blocks.register(JobReport)
+def _blocks(report: JobReport) -> Blocks:
     return [
-        report.title,
-        *(f"  {name:<{width}}  {in_words(answer)}" for name, answer in report.answers.items()),
-        *(line for table in report.tables for line in _table(table)),
-        *bullets("Assumes", report.assumptions),
-        *bullets("Warnings", report.warnings),
+        heading(report.title),
+        table("ll", [(name, in_words(answer)) for name, answer in report.answers.items()]),
+        *(block for each in report.tables for block in _table(each)),
+        *notes("Assumes", report.assumptions),
+        *notes("Warnings", report.warnings, CAUTION),
     ]
 
 
@@ -92,8 +91,6 @@ def number(value: Cell) -> str:
     return f"{value:.4g}"
 
 
-def _table(table: Table) -> list[str]:
-    cells = [list(table.columns), *([number(c) for c in row] for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    aligned = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
-    return [table.title, *(f"  {line}" for line in aligned)]
+def _table(found: Table) -> Blocks:
+    rows = [[number(cell) for cell in row] for row in found.rows]
+    return [heading(found.title), table("r" * len(found.columns), rows, found.columns)]
