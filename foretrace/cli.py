@@ -153,6 +153,7 @@ def record(
     from foretrace.predict import identity
     from foretrace.progress import stage
     from foretrace.tracer.job import load_job
+    from foretrace.tracer.process_rank import file_of_rank, process_rank
     from foretrace.tracer.record import record as record_job
     from foretrace.tracer.store import check_place
 
@@ -162,6 +163,7 @@ def record(
         trace = record_job(job, steps=steps, out=out)
     found = identity(build(trace))
     step_ms = found.measured.step_ns / 1e6
+    out = file_of_rank(out, process_rank())
     sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
     for text in found.warnings:
         sys.stderr.write(f"foretrace: {text}\n")
