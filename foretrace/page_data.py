@@ -83,6 +83,7 @@ def _job(graph: Graph) -> dict[str, Any]:
         "source": meta.source,
         "format": meta.format,
         "devices": list(dict.fromkeys(device.name for device in meta.devices)),
+        "processor": (meta.machine or {}).get("cpu"),
         "ranks": len(meta.ranks),
         "framework": meta.framework,
         "batch_size": meta.batch_size,

@@ -115,3 +115,11 @@ def test_everything_is_json() -> None:
     unnamed = replace(GRAPH, tasks=GRAPH.tasks.assign(module=GRAPH.tasks["name"]))
 
     assert json.dumps(view(baseline(unnamed), FASTER), allow_nan=False)
+
+
+def test_a_job_without_a_device_is_told_by_its_processor() -> None:
+    """Where the recorder noted one."""
+    meta = replace(GRAPH.meta, machine={"cpu": "AMD EPYC"})
+
+    assert view(baseline(replace(GRAPH, meta=meta)), ())["job"]["processor"] == "AMD EPYC"
+    assert view(baseline(GRAPH), ())["job"]["processor"] is None

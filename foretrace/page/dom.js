@@ -75,6 +75,7 @@ function meters(...shares) {
   const bars = shares.map(([share, name]) => {
     const filled = el("i", { class: name });
     filled.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+    filled.style.minWidth = share > 0 ? "1px" : "0";
     return el("span", { class: "meter" }, filled);
   });
   return el("div", { class: "meters", "aria-hidden": "true" }, ...bars);

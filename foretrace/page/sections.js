@@ -2,7 +2,7 @@
 
 function head(data) {
   const { job } = data, asked = data.scenario.join(" + ");
-  const facts = [job.devices.join(", ") || "no accelerator named", job.framework, plural(job.ranks, "rank"),
+  const facts = [job.devices.join(", ") || job.processor || "no accelerator named", job.framework, plural(job.ranks, "rank"),
     plural(job.steps, "step"), plural(job.tasks, "task"), job.batch_size ? `${job.batch_size} samples per step and rank` : null];
   return [
     el("h1", {}, asked ? `What if: ${asked}?` : "The job as recorded"),
@@ -48,7 +48,7 @@ function limitsSection(data) {
   const asked = data.scenario.length > 0, { before, after } = data.limiting_lanes;
   const pace = before === after || !asked ? `The pace is set by ${before}${asked ? ", before and after" : ""}.` : `The pace was set by ${before}; now by ${after}.`;
   const notes = [pace, ...Object.entries(data.pace).filter(([when, text]) => text && (asked || when === "before")).map(([when, text]) => (asked ? `${when}: ${text}` : text))];
-  if (asked) notes.push(`All lanes together, ${time(data.work_saved_ms)} of work go and ${time(data.work_added_ms)} come. ` +
+  if (asked) notes.push(`Over all lanes, the change takes away ${time(data.work_saved_ms)} of work and adds ${time(data.work_added_ms)}. ` +
     `If all changed and added work cost nothing, a step would still take ${time(data.bound_step_ms)}.`);
   const labels = Object.keys(data.limits);
   const causes = [...new Set(labels.flatMap((label) => Object.keys(data.limits[label])))];
