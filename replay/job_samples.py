@@ -124,6 +124,10 @@ def _table(path: Path, text: str, column: str | None) -> Samples:
     names = [name.strip() for name in first]
     if any(map(_is_number, names)):
         raise RefusedError(f"{path}: {len(names)} columns without names; name them in line 1")
+    if not any(_is_number(cell) for _, row in rows for cell in row):
+        raise RefusedError(
+            f"{path}: no line says how long a step took, or when it was done"
+        )
     for at, row in rows:
         if len(row) != len(names):
             raise RefusedError(f"{path}, line {at}: {len(row)} values for {len(names)} columns")
@@ -178,4 +182,4 @@ def _is_number(value: Any) -> bool:
         float(value)
     except (TypeError, ValueError):
         return False
-    return True
+    return not isinstance(value, bool)
