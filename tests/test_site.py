@@ -6,12 +6,16 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.browser import chromium, opened
 from tests.pages import ROOT
 
 if TYPE_CHECKING:
@@ -42,6 +46,13 @@ class Reader(HTMLParser):
             self.loads.append(found.get("href", ""))
         elif tag != "a" and "src" in found:
             self.loads.append(found["src"])
+
+
+class Silent(SimpleHTTPRequestHandler):
+    """Serves a folder and keeps no log."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +116,22 @@ def test_the_site_loads_nothing_from_elsewhere(pages: dict[Path, Reader]) -> Non
             assert not urlsplit(load).netloc, (path.name, load)
             if load and not load.startswith("data:"):
                 assert (path.parent / unquote(urlsplit(load).path)).is_file(), (path.name, load)
+
+
+def test_the_site_works_in_a_browser(built: tuple[Path, str]) -> None:
+    """The search finds a page; nothing is said on the console, nothing asked of other hosts."""
+    handler = partial(Silent, directory=built[0])
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
+        thread = Thread(target=listening.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            place = f"http://127.0.0.1:{listening.server_port}/index.html"
+            with chromium() as browser, opened(browser, place) as page:
+                page.get_by_role("textbox", name="Search").fill("softmax")
+                page.get_by_role("link", name="Writing a what-if of your own").last.wait_for()
+        finally:
+            listening.shutdown()
+            thread.join()
 
 
 def test_the_python_interface_is_described(built: tuple[Path, str]) -> None:
