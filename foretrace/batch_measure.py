@@ -6,6 +6,7 @@ Whatever an earlier run measured is kept; what it left half done is measured aga
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 PAIRS, RECORDINGS = "pairs", "recordings"
 """Folders, inside that of the results, for what is measured."""
+RECORDER = (sys.executable, "-m", "foretrace.batch_record")
 
 
 def measured_items(
@@ -126,7 +128,7 @@ def _record(name: str, entry: ModelEntry, path: Path) -> str | None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(  # noqa: S603 - our own module
-            [sys.executable, "-m", "foretrace.batch_record", name, entry.device, str(path)],
+            [*RECORDER, name, entry.device, str(path), str(os.getpid())],
             stderr=subprocess.PIPE,
             encoding="utf-8",
             env=measuring_environment(cpu=entry.device == "cpu"),

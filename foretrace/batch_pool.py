@@ -6,6 +6,7 @@ again in halves, until the item that kills its worker is alone and becomes a fai
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.batch_worker import evaluate, failed_row
 from foretrace.errors import TransformError
 from foretrace.targets import first_line
+from foretrace.tracer.lifetime import end_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,8 +83,13 @@ def workers(backend: str, address: str | None) -> Iterator[None]:
     """
     joblib = _library("joblib", backend)
     _library(NEEDED[backend], backend)
-    with _OPEN[backend](address), joblib.parallel_config(backend):
+    with _OPEN[backend](address), joblib.parallel_config(backend, **_settings(backend)):
         yield
+
+
+def _settings(backend: str) -> dict[str, Any]:
+    """Let workers of this machine end with this process, also where it is killed."""
+    return {"initializer": end_with, "initargs": (os.getpid(),)} if backend == "loky" else {}
 
 
 def _library(name: str, backend: str) -> Any:

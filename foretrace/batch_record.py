@@ -1,7 +1,8 @@
-"""The process that records a job: ``python -m foretrace.batch_record NAME DEVICE OUT``.
+"""The process that records a job: ``python -m foretrace.batch_record NAME DEVICE OUT PARENT``.
 
 A process of its own, so that allocator and threads are fixed before torch is imported, and so that
-a crash costs one recording. Goes wrong in one line on stderr and exit code 1.
+a crash costs one recording. It ends with the process PARENT. Goes wrong in one line on stderr and
+exit code 1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import ForetraceError
 from foretrace.tracer.job import load_job
+from foretrace.tracer.lifetime import end_with
 from foretrace.tracer.pair_child import settle
 from foretrace.tracer.record import record
 from foretrace.tracer.variants import Variant, build
@@ -50,6 +52,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":  # pragma: no cover - runs in a process of its own
+    end_with(int(sys.argv.pop()))  # no part of the command that the recording names
     if sys.argv[2] == "cpu":
         settle()
     sys.exit(main(sys.argv[1:]))

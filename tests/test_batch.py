@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,31 +20,11 @@ from foretrace.tracer.files import load
 from foretrace.transforms import parse_scenario
 from tests.studies import FASTER, NOTHING, write_study
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 pytest.importorskip("joblib", reason="the optional extra batch is not installed")
-
-ROOT = Path(__file__).resolve().parent.parent
-SPEEDUPS = [f"faster_host(speedup={1 + number / 10})" for number in range(16)]
-
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-from foretrace.batch import run_batch
-study, undisturbed, out = map(Path, sys.argv[1:])
-total = len(run_batch(study, undisturbed, jobs=1).rows)
-chance, wanted = random.Random(20260101), 0
-for _ in range(10):
-    wanted = min(wanted + chance.randrange(5), total)
-    child = os.fork()
-    if not child:
-        run_batch(study, out, jobs=1)
-        os._exit(0)
-    while len(list((out / "items").glob("*.parquet"))) < wanted:
-        time.sleep(0.0005)
-    time.sleep(chance.uniform(0, 0.03))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-print(wanted, run_batch(study, out, jobs=1).known)
-"""
 
 
 def test_every_job_is_asked_every_what_if(tmp_path: Path) -> None:
@@ -92,38 +71,20 @@ def test_a_changed_recording_is_predicted_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_ten_times_and_resumed_gives_the_same_table(tmp_path: Path) -> None:
-    """SIGKILL at random points; the last run finds what the killed ones had finished."""
-    study = write_study(tmp_path, SPEEDUPS)
-    places = [str(tmp_path / name) for name in ("undisturbed", "killed")]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(study), *places],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-
-    tables = [(Path(place) / "results.parquet").read_bytes() for place in places]
-    assert tables[0] == tables[1]
-    assert len(read_rows(places[0])) == 32
-    killed_at, known = map(int, done.stdout.split())
-    assert 0 < killed_at <= known <= 32
-
-
-@pytest.mark.slow
 def test_a_worker_that_dies_is_one_failed_row(tmp_path: Path) -> None:
-    """The what-if that kills its process is found, the other items are predicted."""
+    """The what-if that kills its process is found, the other items are as in a study without it."""
     (tmp_path / "deadly.py").write_text(
         "import os, signal\ndef deadly(graph):\n    os.kill(os.getpid(), signal.SIGKILL)\n", "utf-8"
     )
-    study = write_study(tmp_path, [FASTER, f"{tmp_path / 'deadly.py'}:deadly"], ("a",))
-    found = run_batch(study, tmp_path / "out", jobs=2)
+    deadly = f"{tmp_path / 'deadly.py'}:deadly"
+    others = [FASTER, NOTHING, "remove_sync"]
+    study = write_study(tmp_path, [*others, deadly], ("a",))
+    *rows, dead = run_batch(study, tmp_path / "out", jobs=2).rows
+    alone = run_batch(write_study(tmp_path, others, ("a",)), tmp_path / "alone", jobs=1)
 
-    assert found.rows[0].error is None
-    assert str(found.rows[1].error).startswith("its worker died: TerminatedWorkerError")
-    assert not found.rows[1].is_final
+    assert rows == list(alone.rows)
+    assert str(dead.error).startswith("its worker died: TerminatedWorkerError")
+    assert not dead.is_final
 
 
 def test_a_full_disk_is_one_failed_row(tmp_path: Path) -> None:
@@ -142,6 +103,35 @@ def test_a_full_disk_is_one_failed_row(tmp_path: Path) -> None:
     assert found.rows[0].predicted_ns is None
     assert found.rows[1].error is None
     assert (again.known, again.unwritten, again.rows[0].error) == (1, 0, None)
+
+
+def test_a_disk_that_runs_full_keeps_what_fitted(tmp_path: Path) -> None:
+    """Some rows fit, the table does not; with room again the rest is predicted."""
+    study = write_study(tmp_path, [f"faster_host(speedup={n})" for n in range(2, 8)])
+    whole = run_batch(study, tmp_path / "whole", jobs=1)
+    with small_disk(tmp_path / "disk", kib=64) as out:
+        with pytest.raises(OSError, match="No space left on device"):
+            run_batch(study, out, jobs=1)
+        subprocess.run(["mount", "-o", "remount,size=1m", str(out)], check=True)
+        resumed = run_batch(study, out, jobs=1)
+
+    assert 0 < resumed.known < len(whole.rows)
+    assert (resumed.unwritten, resumed.rows) == (0, whole.rows)
+
+
+@contextmanager
+def small_disk(folder: Path, *, kib: int) -> Iterator[Path]:
+    """Mount a disk of *kib* KiB at *folder*, or skip the test, saying why."""
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={kib}k", "foretrace-test", str(folder)]
+    try:
+        subprocess.run(["mount", *options], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no small disk here: {getattr(error, 'stderr', None) or error}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_recording_that_vanishes_is_a_failed_row(tmp_path: Path) -> None:

@@ -106,8 +106,9 @@ def _run(task: Task) -> None:
 
 
 def _start(task: Task, errors: IO[str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "foretrace.tracer.pair_child"]
     return subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", "foretrace.tracer.pair_child", json.dumps(asdict(task))],
+        [*command, json.dumps(asdict(task)), str(os.getpid())],
         stdout=subprocess.PIPE,
         stderr=errors,
         encoding="utf-8",

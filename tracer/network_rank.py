@@ -6,16 +6,15 @@ It ends with the process that started it, and when its standard input is closed.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 import warnings
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from foretrace.tracer.lifetime import end_with
 from foretrace.tracer.network_training import Party, timed
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from foretrace.tracer.network_training import Training
 
 TIMEOUT = timedelta(seconds=60)
-PR_SET_PDEATHSIG = 1
 FIRST_STEPS = 4  # torch rebuilds its buckets after one, PowerSGD begins after two
 
 
@@ -167,13 +165,6 @@ def serve(rank: Rank, commands: TextIO, replies: TextIO) -> None:
             break
 
 
-def die_with(parent: int) -> None:  # pragma: no cover - changes the whole process
-    """Let the kernel end this process when *parent* ends: a rank inside gloo notices nothing."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def settle(party: Party) -> None:  # pragma: no cover - binds the whole process
     """Bind this process to a core, ranks in turn, and torch to one thread; a server goes free.
 
@@ -198,7 +189,7 @@ def main(arguments: Sequence[str]) -> None:  # pragma: no cover - runs in a proc
     address, device = arguments[3:5]
     backend = arguments[6]
     holds = f"cuda:{rank}" if backend == "nccl" else "cpu"
-    die_with(parent)
+    end_with(parent)
     warnings.filterwarnings("ignore")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever else is printed is no reply

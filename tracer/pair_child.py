@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.archive import CALIBRATION
 from foretrace.tracer.job import runner
+from foretrace.tracer.lifetime import end_with
 from foretrace.tracer.measure import Quality, neighbours_ratio, trimmed_mean
 from foretrace.tracer.pair_side import Side
 from foretrace.tracer.probe import probe
@@ -276,7 +277,8 @@ def settle() -> None:  # pragma: no cover - binds the whole process
 
 
 def main(arguments: list[str]) -> int:  # pragma: no cover - runs in a process of its own
-    """Run the task that stands in the first argument as JSON."""
+    """Run the task that stands in the first argument as JSON; the second is who started this."""
+    end_with(int(arguments[1]))
     content = json.loads(arguments[0])
     task = Task(**{**content, "plan": Plan(**content["plan"])})
     warnings.filterwarnings("ignore")
