@@ -52,16 +52,23 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(help="Percentage points by which errors may grow.")
     ] = 0.5,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Also write a page of Markdown, with every item.")
+    ] = None,
     json: AsJson = False,  # noqa: FBT002
 ) -> int:
     """Show errors by what-if and model; exit code 1 if they are worse than in REFERENCE."""
+    from foretrace.atomic import write_atomically
     from foretrace.batch_rows import read_rows
     from foretrace.compare import compare as judge
+    from foretrace.compare_page import page
 
     if not tolerance >= 0:  # NaN is not, either
         raise typer.BadParameter(f"--tolerance is {tolerance:g}, expected 0 or more")
     earlier = None if reference is None else read_rows(reference)
     found = judge(read_rows(results), earlier, tolerance=tolerance / 100)
+    if markdown is not None:
+        write_atomically(markdown, page(found).encode())
     _show(found, json=json)
     return int(bool(found.worse))
 

@@ -49,25 +49,38 @@ class Errors:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Errors over all judged items, by what-ifs and by model, and how many judge nothing, and why.
+    """Errors over all judged items, by what-ifs and by model; and what judges nothing, and why.
 
     ``inconclusive`` are noisy, ``unforeseen`` are what-ifs that generate code, ``unmeasured``
-    have no truth. ``worse`` says what got worse than in the reference; None without one.
+    have no truth, ``failed`` no prediction. ``worse`` says what got worse than in the reference;
+    None without one.
     """
 
     total: Errors
     by_transform: tuple[Errors, ...]
     by_model: tuple[Errors, ...]
-    inconclusive: int
-    unforeseen: int
-    unmeasured: int
-    failed: int
+    judged: tuple[Row, ...]
+    inconclusive: tuple[Row, ...]
+    unforeseen: tuple[Row, ...]
+    unmeasured: tuple[Row, ...]
+    failed: tuple[Row, ...]
     worse: tuple[str, ...] | None = None
 
     @property
     def tables(self) -> tuple[Errors, ...]:
         """All groups."""
         return (self.total, *self.by_transform, *self.by_model)
+
+    @property
+    def left_out(self) -> str:
+        """How many items judge nothing, in words."""
+        counts = {
+            "inconclusive": self.inconclusive,
+            "not foreseeable": self.unforeseen,
+            "not measured": self.unmeasured,
+            "failed": self.failed,
+        }
+        return ", ".join(f"{len(rows)} {what}" for what, rows in counts.items())
 
 
 def compare(
@@ -80,21 +93,23 @@ def compare(
     TraceError
         Nothing was measured after the change, so there is nothing to judge by.
     """
-    judged = [row for row in rows if is_judged(row)]
+    judged = tuple(row for row in rows if is_judged(row))
     if not judged:
         raise TraceError(
             "no item has a measured step after the change: use pairs, archives or changes of "
             "models in the study"
         )
     total, by_transform, by_model = _tables(judged)
+    measured = [row for row in rows if _is_measured(row)]
     return Comparison(
         total=total,
         by_transform=by_transform,
         by_model=by_model,
-        inconclusive=sum(_is_measured(row) and not _pair(row).is_conclusive for row in rows),
-        unforeseen=sum(_is_measured(row) and _is_unforeseen(_pair(row)) for row in rows),
-        unmeasured=sum(row.error is None and row.after_ns is None for row in rows),
-        failed=sum(row.error is not None for row in rows),
+        judged=judged,
+        inconclusive=tuple(row for row in measured if not pair_of(row).is_conclusive),
+        unforeseen=tuple(row for row in measured if _is_unforeseen(pair_of(row))),
+        unmeasured=tuple(row for row in rows if row.error is None and row.after_ns is None),
+        failed=tuple(row for row in rows if row.error is not None),
         worse=None if reference is None else tuple(worse(rows, reference, tolerance)),
     )
 
@@ -118,13 +133,49 @@ def worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> It
         yield "no item is judged in both"
 
 
+def is_judged(row: Row) -> bool:
+    """Whether the row's measurement is one that judges a prediction."""
+    return _is_measured(row) and pair_of(row).is_conclusive and pair_of(row).is_foreseen
+
+
+def doubt(row: Row) -> str:
+    """Say why the measurement of an inconclusive *row* judges nothing."""
+    return _astray(row) or f"its repeats drift by {abs(row.noise or 0):.1%}"
+
+
+def pair_of(row: Row) -> PairRow:
+    """Return a measured *row* as a row of the accuracy study, which knows what errors are."""
+    assert row.before_ns is not None
+    assert row.after_ns is not None
+    assert row.predicted_ns is not None
+    assert row.replayed_ns is not None
+    return PairRow(
+        name=row.recording,
+        model=row.model,
+        change=row.scenario,
+        hardware=row.hardware or "",
+        transforms=tuple(row.transforms.split(" + ")),
+        measure="step",
+        before_ns=row.before_ns,
+        after_ns=row.after_ns,
+        rule_ns=row.predicted_ns,
+        paper_ns=row.paper_ns,
+        replay_error=row.replayed_ns / row.before_ns - 1,
+        noise=row.noise,
+    )
+
+
 def _lost(row: Row | None) -> str | None:
     """Say why *row* has nothing to judge, if that is no matter of a noisy measurement."""
     if row is None:
         return "it is not among the results"
     if not _is_measured(row):
         return row.error or "its step after the change is not known"
-    off = _pair(row).replay_error
+    return _astray(row)
+
+
+def _astray(row: Row) -> str | None:
+    off = pair_of(row).replay_error
     is_off = row.noise is not None and abs(off) > RECORDING_LIMIT
     return f"its replay without any change is off by {off:+.1%}" if is_off else None
 
@@ -136,11 +187,6 @@ def _grown(new: Sequence[Row], old: Sequence[Row], tolerance: float) -> Iterator
             was, is_ = getattr(before, what), getattr(now[group], what)
             if is_ > was + tolerance:
                 yield f"{group}: {what} |error| {was:.2%} -> {is_:.2%} over {before.items} items"
-
-
-def is_judged(row: Row) -> bool:
-    """Whether the row's measurement is one that judges a prediction."""
-    return _is_measured(row) and _pair(row).is_conclusive and _pair(row).is_foreseen
 
 
 def _judged(rows: Sequence[Row]) -> dict[Name, Row]:
@@ -187,7 +233,7 @@ def _each(rows: Sequence[Row], column: str) -> list[str]:
 
 
 def _errors(group: str, rows: Sequence[Row]) -> Errors:
-    pairs = [_pair(row) for row in rows]
+    pairs = [pair_of(row) for row in rows]
     off = np.abs([pair.error for pair in pairs])
     paper = [abs(pair.paper_error) for pair in pairs if pair.paper_error is not None]
     return Errors(
@@ -208,25 +254,3 @@ def _is_inside(row: Row) -> bool:
     assert row.after_ns is not None
     assert row.high_ns is not None
     return row.low_ns <= row.after_ns <= row.high_ns
-
-
-def _pair(row: Row) -> PairRow:
-    """Return a measured *row* as a row of the accuracy study, which knows what errors are."""
-    assert row.before_ns is not None
-    assert row.after_ns is not None
-    assert row.predicted_ns is not None
-    assert row.replayed_ns is not None
-    return PairRow(
-        name=row.recording,
-        model=row.model,
-        change=row.scenario,
-        hardware=row.hardware or "",
-        transforms=tuple(row.transforms.split(" + ")),
-        measure="step",
-        before_ns=row.before_ns,
-        after_ns=row.after_ns,
-        rule_ns=row.predicted_ns,
-        paper_ns=row.paper_ns,
-        replay_error=row.replayed_ns / row.before_ns - 1,
-        noise=row.noise,
-    )

@@ -6,16 +6,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from foretrace.batch import Batch
-from foretrace.compare import Comparison
+from foretrace.compare import Comparison, doubt, pair_of
 from foretrace.formats import bullets, ms, percent, short, time
 from foretrace.report import keys, lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from foretrace.batch_rows import Row
     from foretrace.compare import Errors
 
-FAILURES = 20
-"""Failed items that a text names; the table has all."""
+LISTED = 20
+"""Items that failed, or are in doubt, that a text names; the table has all."""
+_LEFT_OUT = ("inconclusive", "unforeseen", "unmeasured", "failed")
 _COLUMNS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "paper")
 
 
@@ -62,14 +65,19 @@ def _batch_lines(report: Batch) -> list[str]:
     counts = f"{len(report.rows)} items: {len(report.rows) - len(failures)} predicted"
     counts += f", {len(failures)} failed, {report.known} known from before"
     named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
-    more = [f"{len(named) - FAILURES} more"] if len(named) > FAILURES else []
     return [
         counts,
         f"{'measured':>16}{'predicted':>14} {'speed-up':>9}  what-if, recording",
         *map(_row_line, (row for row in report.rows if row.error is None)),
-        *bullets("Failed", named[:FAILURES] + more),
+        *bullets("Failed", _listed(named)),
         f"wrote {report.table}",
     ]
+
+
+def _listed(items: Iterable[str]) -> list[str]:
+    """Return the first of *items*, and how many more there are."""
+    every = list(items)
+    return every[:LISTED] + ([f"{len(every) - LISTED} more"] if len(every) > LISTED else [])
 
 
 def _row_line(row: Row) -> str:
@@ -83,10 +91,8 @@ def _comparison_keys(report: Comparison) -> dict[str, Any]:
         "all": _errors_keys(report.total),
         "transforms": [_errors_keys(found) for found in report.by_transform],
         "models": [_errors_keys(found) for found in report.by_model],
-        "inconclusive": report.inconclusive,
-        "unforeseen": report.unforeseen,
-        "unmeasured": report.unmeasured,
-        "failed": report.failed,
+        **{name: len(getattr(report, name)) for name in _LEFT_OUT},
+        "doubts": [_doubt(row) for row in report.inconclusive],
         "worse": None if report.worse is None else list(report.worse),
     }
 
@@ -102,16 +108,15 @@ def _errors_keys(found: Errors) -> dict[str, Any]:
 
 @lines.register(Comparison)
 def _comparison_lines(report: Comparison) -> list[str]:
-    left_out = f"{report.inconclusive} inconclusive, {report.unforeseen} not foreseeable, "
-    left_out += f"{report.unmeasured} not measured"
     return [
-        f"{report.total.items} items judged; {left_out}, {report.failed} failed",
+        f"{report.total.items} items judged; {report.left_out}",
         f"{'|error| of measured, %':<32}" + "".join(f"{name:>10}" for name in _COLUMNS),
         _errors_line(report.total),
         "by what-if",
         *map(_errors_line, report.by_transform),
         "by model",
         *map(_errors_line, report.by_model),
+        *bullets("Inconclusive", _listed(map(_doubt, report.inconclusive))),
         *_verdict(report.worse),
     ]
 
@@ -122,6 +127,11 @@ def _errors_line(found: Errors) -> str:
     cells += [f"{found.inside / found.items:.0%}", f"{100 * found.no_change:.1f}"]
     cells += ["" if found.paper is None else f"{100 * found.paper:.1f}"]
     return f"  {short(found.group, 28):<30}" + "".join(f"{cell:>10}" for cell in cells)
+
+
+def _doubt(row: Row) -> str:
+    off = f"prediction off by {pair_of(row).error:+.1%}"
+    return f"{row.recording}, {short(row.scenario, 50)}: {doubt(row)}; {off}"
 
 
 def _verdict(worse: tuple[str, ...] | None) -> list[str]:

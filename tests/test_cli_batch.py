@@ -82,6 +82,9 @@ def test_compare_is_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "all: mean |error| 10.00% -> 60.00% over 1 items" in capsys.readouterr().out
     assert cli.run(["compare", str(bad), str(good), "--tolerance", "51", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["worse"] == []
+    page = tmp_path / "page.md"
+    assert cli.run(["compare", str(bad), "--markdown", str(page)]) == 0
+    assert "| a | `amp` | 0.00 | 0.00 | 0.00 | +60.0 | +100.0 | 0.0 |" in page.read_text("utf-8")
     assert cli.run(["compare", str(good), "--tolerance", "nan"]) == 2
     assert cli.run(["compare", str(tmp_path / "absent"), str(good)]) == 1
     assert "there is no such file" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 from foretrace.batch import Batch
 from foretrace.compare import compare
 from foretrace.report import as_json, as_text
-from foretrace.report_batch import FAILURES
+from foretrace.report_batch import LISTED
 from tests.studies import row
 
 GOOD = row("a", before_ns=2e6, replayed_ns=2e6, predicted_ns=1e6, low_ns=9e5, high_ns=2e6)
@@ -34,9 +34,9 @@ def test_a_batch_as_text() -> None:
 
 def test_many_failures_are_counted() -> None:
     """The table has all of them."""
-    shown = as_text(batch(*[FAILED] * (FAILURES + 2)))
+    shown = as_text(batch(*[FAILED] * (LISTED + 2)))
 
-    assert shown.count("why not") == FAILURES
+    assert shown.count("why not") == LISTED
     assert "  - 2 more" in shown
 
 
@@ -71,7 +71,18 @@ def test_a_comparison_as_text() -> None:
     assert shown[-2].split() == ["b", "1", "0.0", "0.0", "0.0", "0.0", "100%", "100.0", "20.0"]
     assert shown[-1] == "Not worse than the reference"
     assert "reference" not in as_text(compare(rows))
+    assert "Inconclusive" not in as_text(compare(rows))
     assert "Worse than the reference" in as_text(compare(rows[:1], rows))
+
+
+def test_doubtful_items_are_named_with_the_reason() -> None:
+    """Beside what their prediction would be off by; JSON has the same sentences."""
+    found = compare([row("a"), row("noisy", noise=0.15)])
+    said = "noisy, amp: its repeats drift by 15.0%; prediction off by +10.0%"
+
+    assert as_text(found).splitlines()[-2:] == ["Inconclusive", f"  - {said}"]
+    assert json.loads(as_json(found))["doubts"] == [said]
+    assert json.loads(as_json(found))["inconclusive"] == 1
 
 
 def test_a_comparison_as_json() -> None:
