@@ -6,6 +6,7 @@ closed form says beside it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foretrace.errors import ForetraceError
@@ -149,7 +150,7 @@ def _closed_form_s(offer: Offer, alone: Outcome, size: int) -> float | None:
 def _forecast(
     offer: Offer, found: Prediction, wanted: Wanted, currency: str, form_s: float | None
 ) -> Forecast:
-    return forecast(
+    made = forecast(
         offer.candidate,
         step_of(found),
         wanted.steps.scaled(1 / found.samples, "steps"),
@@ -157,3 +158,4 @@ def _forecast(
         currency=currency,
         closed_form_step_s=form_s,
     )
+    return replace(made, assumptions=found.assumptions, warnings=found.warnings)

@@ -52,7 +52,7 @@ class Forecast:
     """What the job takes on a candidate: a worker's step and the whole, and what that costs.
 
     ``in_time`` is the probability that it ends before the deadline, ``closed_form_s`` what a closed
-    form says of the whole, where it can.
+    form says of the whole, where it can. ``assumptions`` and ``warnings`` are those of the step.
     """
 
     candidate: Candidate
@@ -61,6 +61,8 @@ class Forecast:
     cost: Answer
     in_time: float
     closed_form_s: float | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def closed_form_cost(self) -> float | None:

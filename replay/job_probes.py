@@ -31,7 +31,9 @@ def tells_apart(rows: Floats) -> bool:
     (True, False)
     """
     lengths = np.linalg.norm(rows, axis=0)
-    return bool(len(rows) >= rows.shape[1] and np.linalg.cond(rows / lengths) <= WORST_CONDITION)
+    if len(rows) < rows.shape[1] or not lengths.all():
+        return False
+    return bool(np.linalg.cond(rows / lengths) <= WORST_CONDITION)
 
 
 def guessed(columns: Floats) -> Floats:
@@ -42,7 +44,8 @@ def guessed(columns: Floats) -> Floats:
     >>> guessed(np.array([[1.0, 10.0], [1.0, 30.0]])).tolist()
     [[0.6666666666666666, 0.3333333333333333], [0.4, 0.6]]
     """
-    shares = columns / columns.mean(axis=0)
+    means = columns.mean(axis=0)
+    shares = columns / np.where(means > 0, means, 1.0)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
@@ -59,7 +62,7 @@ def next_points(rows: Floats, grid: Floats, count: int, *, is_noisy: bool = True
     >>> next_points(line[:1], line, 2, is_noisy=False)
     [4, 0]
     """
-    information = rows.T @ rows + np.diag((grid**2).mean(axis=0)) * LITTLE_KNOWN
+    information = rows.T @ rows + np.diag((grid**2).mean(axis=0) + LITTLE_KNOWN) * LITTLE_KNOWN
     free = np.ones(len(grid), bool)
     chosen: list[int] = []
     for _ in range(count if is_noisy else min(count, len(grid))):

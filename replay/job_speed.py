@@ -6,6 +6,7 @@ points left out of the fit, and the points to measure next.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,7 @@ from scipy.optimize import least_squares, nnls
 from foretrace.errors import RefusedError
 from foretrace.replay.job_points import Points
 from foretrace.replay.job_probes import guessed, next_points, tells_apart
-from foretrace.replay.job_surface import Surface
+from foretrace.replay.job_surface import SEED, Surface
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     Rule = Callable[[Points, Form], Callable[[Floats, Floats], Floats]]
 
 DRAWS = 1_000
-SEED = 20_260_101
 MOST_ON_AXIS = 12
 """Numbers of workers, and of servers, in a grid; of larger ones only some are taken."""
+BEYOND = 10.0
+"""No point is taken to be so many times as fast as the fastest that was measured."""
 PROBES = 3
 """Points to measure next that are named."""
 
@@ -179,7 +181,7 @@ def _information(points: Points, form: Form, grid: Grid) -> tuple[Floats, Floats
         rows = guessed(form.columns(*both))
         return rows[: len(known)], rows[len(known) :]
     speeds = form.speeds(_relative_terms(points, form), *grid)
-    return known, _rows(form, *grid, speeds)
+    return known, _rows(form, *grid, np.minimum(speeds, BEYOND * points.speeds.max()))
 
 
 def left_out(points: Points, form: Form, rule: Rule) -> Floats:
@@ -204,7 +206,11 @@ def relative(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
 
 
 def absolute(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
-    """Fit by errors of the speeds themselves, as Optimus does: fast points count most."""
+    """Fit Optimus' terms by errors of the speeds themselves, as its code does.
+
+    Fast points count most.
+    """
+    form = replace(form, is_published=True)
     found = least_squares(
         lambda terms: form.speeds(terms, points.workers, points.servers) - points.speeds,
         np.ones(len(form.terms)),

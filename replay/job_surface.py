@@ -8,11 +8,13 @@ Source: Optimus (EuroSys 2018).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.errors import RefusedError
 from foretrace.replay.job_answer import Answer
 
 if TYPE_CHECKING:
@@ -20,8 +22,13 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+SEED = 20_260_101
 LEVEL = 0.9
 """Share of true speeds that an interval means to cover."""
+
+
+RING = ("1 / workers", "1 - 1 / workers", "workers")
+"""Terms of workers in a ring. The first two add up to a constant, which is none of its own."""
 
 
 @dataclass(frozen=True)
@@ -31,24 +38,30 @@ class Form:
     ``in_step``: workers wait for each other. ``has_servers``: parameter servers share the traffic.
     ``splits_batch``: the workers share one batch, and do not each train on a batch of the same
     size; workers that do not wait never share.
+
+    Optimus knows no workers without servers. Without them its terms miss that each of n workers in
+    a ring sends (n - 1) / n of the gradients, twice, and one worker nothing; ``is_published`` keeps
+    to its terms all the same.
     """
 
     in_step: bool = True
     has_servers: bool = True
     splits_batch: bool = True
+    is_published: bool = False
 
     @property
     def terms(self) -> tuple[str, ...]:
         """Name the terms with what each is multiplied by."""
         split = ("1 / workers",) if self.in_step and self.splits_batch else ()
-        if not self.has_servers:
-            return (*split, "1", "workers")
-        return (*split, "1", "workers / servers", "workers", "servers")
+        if self.has_servers:
+            return (*split, "1", "workers / servers", "workers", "servers")
+        return (*split, "1", "workers") if self.is_published else RING
 
     def columns(self, workers: Floats, servers: Floats) -> Floats:
         """Return what the terms are multiplied by at each point."""
         known = {
             "1 / workers": 1 / workers,
+            "1 - 1 / workers": 1 - 1 / workers,
             "1": np.ones_like(workers),
             "workers / servers": workers / servers,
             "workers": workers,
@@ -61,8 +74,14 @@ class Form:
         return np.ones_like(workers) if self.in_step else workers
 
     def speeds(self, terms: Floats, workers: Floats, servers: Floats) -> Floats:
-        """Return the speed that *terms* give each point."""
-        return self.steps(workers) / (self.columns(workers, servers) @ terms)
+        """Return the speed that *terms* give each point; infinite where no term says anything.
+
+        *terms* may be several sets, one per column.
+        """
+        times = self.columns(workers, servers) @ terms
+        steps = self.steps(workers) if terms.ndim == 1 else self.steps(workers)[:, None]
+        with np.errstate(divide="ignore"):
+            return np.asarray(steps / times)
 
 
 @dataclass(frozen=True)
@@ -84,16 +103,34 @@ class Surface:
     drawn: Floats
     noise: float
 
+    def blurred(self, share: float) -> Surface:
+        """Return the surface of speeds that may all be off by the same factor.
+
+        *share* is the standard deviation of that factor's logarithm.
+        """
+        factors = np.exp(share * np.random.default_rng(SEED).standard_normal(len(self.drawn)))
+        return replace(self, drawn=self.drawn * factors[:, None])
+
     def speeds(self, workers: Floats, servers: Floats) -> Floats:
         """Return speed and interval at each point: columns value, low, high."""
-        columns, steps = self.form.columns(workers, servers), self.form.steps(workers)
-        value = steps / (columns @ self.terms)
-        drawn = steps[:, None] / (columns @ self.drawn.T)
-        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+        value = self.form.speeds(self.terms, workers, servers)
+        drawn = self.form.speeds(self.drawn.T, workers, servers)
+        low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1, method="nearest")
         return np.column_stack((value, np.minimum(low, value), np.maximum(high, value)))
 
     def speed(self, workers: float, servers: float = 1.0) -> Answer:
-        """Return the speed at one point with its interval."""
+        """Return the speed at one point with its interval.
+
+        Raises
+        ------
+        RefusedError
+            What was measured leaves it open.
+        """
         at = np.array([[workers], [servers]], np.float64)
         value, low, high = self.speeds(*at)[0].tolist()
+        if not math.isfinite(high):
+            raise RefusedError(
+                f"the points leave the speed of {workers:g} workers and {servers:g} servers open; "
+                "measure it there"
+            )
         return Answer(value, low, high, "steps/s", LEVEL)

@@ -128,15 +128,16 @@ def test_as_many_points_as_terms_do_not_show_their_noise() -> None:
     assert fit(five, SYNC, noise=0.02).noise == 0.02
 
 
-def test_a_job_without_servers_has_fewer_terms() -> None:
-    """A batch that is shared, a constant, and what each worker costs."""
-    form = Form(has_servers=False)
+def test_a_job_without_servers_reduces_in_a_ring() -> None:
+    """Each of n workers sends (n - 1) / n: Optimus' terms take it for a cost per worker."""
+    form = Form(has_servers=False, splits_batch=False)
     workers, ones = np.array([1.0, 2, 4, 8]), np.ones(4)
-    points = Points(workers, ones, form.speeds(np.array([4, 0.5, 0.05]), workers, ones), False)
-    found = fit(points, form)
+    points = Points(workers, ones, 1 / (0.5 + 0.4 * (1 - 1 / workers)), has_servers=False)
+    at_32 = [rule(points, form)(np.array([32.0]), ones[:1])[0] for rule in (relative, absolute)]
 
-    assert found.terms == pytest.approx([4, 0.5, 0.05])
-    assert found.speed(16).value == pytest.approx(1 / (4 / 16 + 0.5 + 0.05 * 16))
+    assert fit(points, form).terms == pytest.approx([0.5, 0.9, 0.0])
+    assert at_32[0] == pytest.approx(1 / (0.5 + 0.4 * 31 / 32))
+    assert at_32[1] < 0.8 * at_32[0]
     assert extent(points).servers.tolist() == [1] * 8
 
 
@@ -200,6 +201,15 @@ def test_points_without_noise_are_measured_once() -> None:
 def test_too_few_points_tell_nothing() -> None:
     """Two points for three terms."""
     assert not tells_apart(np.array([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]]))
+
+
+def test_a_term_that_no_point_has_is_not_told() -> None:
+    """One worker alone sends nothing."""
+    alone = Points(np.ones(4), np.ones(4), np.ones(4), has_servers=False)
+
+    with pytest.raises(RefusedError, match=r"4 points do not tell the 3 terms .* at 2 workers"):
+        fit(alone, Form(has_servers=False))
+    assert next_to_measure(None, Form(has_servers=False), grid_up_to(1, 1), 1) == [(1, 1)]
 
 
 def test_a_large_grid_is_thinned() -> None:

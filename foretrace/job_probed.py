@@ -1,0 +1,98 @@
+"""Speeds that the replay predicts on a few numbers of workers and servers, for a surface over all.
+
+In: a graph, and what joins its workers. Out: predicted speeds at the points that tell most, a
+surface fitted to most of them, and how far it is off at the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from foretrace.errors import ForetraceError
+from foretrace.job_spread import predict_spread, step_of
+from foretrace.replay.job_answer import Answer
+from foretrace.replay.job_points import Points
+from foretrace.replay.job_speed import Grid, fit, next_to_measure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+    from foretrace.job_spread import Spread
+    from foretrace.many import Outcome
+    from foretrace.replay.job_surface import Form, Surface
+
+SPARE = 3
+"""Points beyond the number of terms that a surface is fitted to."""
+CHECKS = 4
+"""Points at which it is compared with the replay, and which it does not know."""
+SHORTEST_S = 1e-9
+"""No step is shorter, not even at the lower end of an interval."""
+
+
+class Probe(NamedTuple):
+    """The replay at one point beside the surface there, in steps per second of all workers."""
+
+    workers: int
+    servers: int
+    replayed: Answer
+    surface: float
+    is_fitted: bool
+
+
+class Probed(NamedTuple):
+    """A surface, the points that it was fitted to, and those and others beside the replay."""
+
+    surface: Surface
+    points: Points
+    probes: list[Probe]
+
+
+def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
+    """Replay *graph* at the most telling points of *grid*, spread as *like*, and fit *form*.
+
+    The interval of the surface holds that of the replay. Numbers of workers that cannot share the
+    recorded batch, where they should, are no points.
+
+    Raises
+    ------
+    ForetraceError
+        The job cannot be spread so, or the grid is too small to tell the terms apart.
+    """
+    count = len(form.terms) + SPARE
+    if like.splits_batch and (batch := graph.meta.batch_size):
+        grid = Grid(*(axis[batch % grid.workers == 0] for axis in grid))
+    places = next_to_measure(None, form, grid, count + CHECKS, is_noisy=False)
+    spreads = [like._replace(workers=w, servers=p) for w, p in places]
+    found = [
+        _speed(each, form) for each in zip(spreads, predict_spread(graph, spreads), strict=True)
+    ]
+    workers, servers = np.array(places, np.float64).T
+    speeds = np.array([answer.value for answer in found])
+    points = Points(workers[:count], servers[:count], speeds[:count], form.has_servers)
+    surface = fit(points, form).blurred(_doubt(found))
+    at = surface.speeds(workers, servers)[:, 0].tolist()
+    probes = [
+        Probe(*place, answer, value, row < count)
+        for row, (place, answer, value) in enumerate(zip(places, found, at, strict=True))
+    ]
+    return Probed(surface, points, probes)
+
+
+def _speed(spread_and_outcome: tuple[Spread, Outcome], form: Form) -> Answer:
+    """Return the steps per second of all workers together."""
+    spread, outcome = spread_and_outcome
+    if isinstance(outcome, ForetraceError):
+        raise outcome
+    step, steps = step_of(outcome), 1 if form.in_step else spread.workers
+    ends = (steps / step.value, steps / step.high, steps / max(step.low, SHORTEST_S))
+    return Answer(*ends, "steps/s", step.level, step.status)
+
+
+def _doubt(found: Sequence[Answer]) -> float:
+    """Return the standard deviation of what the replay may be off, relative, as all points show."""
+    widths = [(answer.high - answer.low) / 2 / answer.value for answer in found]
+    return float(np.mean(widths) / ndtri((1 + found[0].level) / 2))
