@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from foretrace import cli_job_regimes, cli_job_resources
+from foretrace import (
+    cli_job_plan,
+    cli_job_regimes,
+    cli_job_resources,
+    cli_job_runtime,
+    cli_job_speed,
+)
 
 app = typer.Typer(
     help="From a step to the whole job: how long, how many steps, on what, at what cost.",
@@ -18,5 +24,11 @@ def options() -> None:
     """Take what stands before the command."""
 
 
-for command in (cli_job_regimes.regimes, cli_job_resources.resources):
+for command in (
+    cli_job_plan.plan,
+    cli_job_regimes.regimes,
+    cli_job_resources.resources,
+    cli_job_runtime.runtime,
+    cli_job_speed.speed,
+):
     app.command()(command)
