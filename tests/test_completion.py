@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
-from foretrace.completion import what_if_names, what_ifs
+from foretrace import cli
+from foretrace.completion import models, what_if_names, what_ifs
 from foretrace.tracer.zoo import BY_NAME
 from foretrace.transforms import TRANSFORMS, describe
 
@@ -138,3 +140,27 @@ def test_completing_is_light() -> None:
     assert done.stdout == "[]\n"
     assert len(BY_NAME) >= 14
     assert len(TRANSFORMS) == len(what_if_names(""))
+
+
+def test_bash_gets_names_alone_outside_quotation_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the bracket for its own."""
+    monkeypatch.setenv("_FORETRACE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "foretrace whatif t.json batch")
+    assert [word for word, _ in what_ifs("batch")] == ["batch_size"]
+
+    monkeypatch.setenv("COMP_WORDS", "foretrace whatif t.json 'batch")
+    assert [word for word, _ in what_ifs("batch")] == ["batch_size(n="]
+
+
+def test_models_follow_their_option() -> None:
+    """Every model after a comma, and none where something else is asked for."""
+
+    def after(*words: str) -> typer.Context:
+        command = typer.main.get_command(cli.app)
+        context = typer.Context(command)
+        context.params = {"arguments": list(words)}
+        return context
+
+    assert models(after("--models"), "vgg19,gn") == ["vgg19,gnmt", "vgg19,gnn"]
+    assert models(after("--models"), "") == list(BY_NAME)
+    assert models(after("--minutes"), "") == models(after(), "") == []

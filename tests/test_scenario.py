@@ -183,3 +183,20 @@ def test_absurd_numbers_are_refused(text: str, message: str) -> None:
     """At once, and in one line."""
     with pytest.raises(TransformError, match=message):
         apply(gpu_job(), parse_scenario([text]))
+
+
+def test_an_own_what_if_is_shown_as_its_docstring_writes_it(tmp_path: Path) -> None:
+    """Where that has no call that can be read, with gaps to fill in; types may be anything."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "def bare(graph, *, by, at: complex = 1j):\n    return graph\n\n"
+        'def told(graph, *, by: int):\n    """Do.\n\n    >>> told(g, by=[(1, 2)])\n'
+        '    >>> told(g, by=3)\n    """\n',
+        "utf-8",
+    )
+    assert parse_scenario([f"{mine}:bare(by=[1], at=None)"])
+
+    with pytest.raises(TransformError, match=r"parameter by \(Any\), as in .*=\.\.\.\)"):
+        parse_scenario([f"{mine}:bare"])
+    with pytest.raises(TransformError, match=r"as in .*told\(by=3\)$"):
+        parse_scenario([f"{mine}:told"])

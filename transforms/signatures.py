@@ -91,7 +91,8 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 def _example(name: str, function: Transform, missing: Sequence[inspect.Parameter]) -> str:
     """Return how the what-if is written: as in its docstring, or with gaps to fill in."""
-    for call in re.findall(rf"\b{name}\(\w+, (.*?)\)", inspect.getdoc(function) or ""):
+    own = re.escape(getattr(function, "__name__", name))
+    for call in re.findall(rf"\b{own}\(\w+, (.*?)\)", inspect.getdoc(function) or ""):
         try:
             ast.parse(f"f({call})")
         except SyntaxError:
