@@ -1,4 +1,4 @@
-"""How long ``foretrace --help`` and ``import foretrace`` take, as ratios to a bare interpreter."""
+"""How long the commands that do no work take, as ratios to a bare interpreter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ COMMANDS = {
     "import foretrace": ["-c", "import foretrace"],
     "foretrace --help": ["-m", "foretrace", "--help"],
     "foretrace transforms": ["-m", "foretrace", "transforms"],
+    "completing a what-if": ["-c", "from foretrace.completion import what_ifs; what_ifs('')"],
 }
 
 

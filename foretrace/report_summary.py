@@ -114,7 +114,8 @@ def _ranks(report: Summary) -> str:
     is_range = report.ranks == tuple(range(first, last + 1))
     which = f"{first} to {last}" if is_range and last > first else ", ".join(map(str, report.ranks))
     of = f", of {report.world_size} in the job" if report.world_size else ""
-    return f"recorded: number {which}{of}"
+    word = "number" if len(report.ranks) == 1 else "numbers"
+    return f"recorded: {word} {which}{of}"
 
 
 def _steps(report: Summary) -> list[Fact]:
