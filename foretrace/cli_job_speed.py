@@ -134,7 +134,7 @@ def _of_trace(
     places, grid = _places(at, form) or [largest], grid_up_to(*largest)
     with stage("replaying the job on some numbers of workers"):
         found = probe(graph, form, grid, like)
-    return speed_report(found.surface, found.points, grid, places, found.probes)
+    return speed_report(found.surface, found.points, grid, places, found)
 
 
 def _like(form: Form, where: Mapping[str, Any], transforms: Sequence[str] | None) -> Spread:

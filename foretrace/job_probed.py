@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.job_spread import Spread
     from foretrace.many import Outcome
+    from foretrace.predict import Prediction
     from foretrace.replay.job_surface import Form, Surface
 
 SPARE = 3
@@ -44,11 +45,15 @@ class Probe(NamedTuple):
 
 
 class Probed(NamedTuple):
-    """A surface, the points that it was fitted to, and those and others beside the replay."""
+    """A surface, the points that it was fitted to, and those and others beside the replay.
+
+    ``warnings`` are those that every prediction has.
+    """
 
     surface: Surface
     points: Points
     probes: list[Probe]
+    warnings: list[str]
 
 
 def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
@@ -67,8 +72,10 @@ def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
         grid = Grid(*(axis[batch % grid.workers == 0] for axis in grid))
     places = next_to_measure(None, form, grid, count + CHECKS, is_noisy=False)
     spreads = [like._replace(workers=w, servers=p) for w, p in places]
+    predictions = [_known(each) for each in predict_spread(graph, spreads)]
     found = [
-        _speed(each, form) for each in zip(spreads, predict_spread(graph, spreads), strict=True)
+        _speed(step_of(each), 1 if form.in_step else workers)
+        for each, (workers, _) in zip(predictions, places, strict=True)
     ]
     workers, servers = np.array(places, np.float64).T
     speeds = np.array([answer.value for answer in found])
@@ -79,15 +86,26 @@ def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
         Probe(*place, answer, value, row < count)
         for row, (place, answer, value) in enumerate(zip(places, found, at, strict=True))
     ]
-    return Probed(surface, points, probes)
+    return Probed(surface, points, probes, _of_all(predictions))
 
 
-def _speed(spread_and_outcome: tuple[Spread, Outcome], form: Form) -> Answer:
-    """Return the steps per second of all workers together."""
-    spread, outcome = spread_and_outcome
+def _known(outcome: Outcome) -> Prediction:
     if isinstance(outcome, ForetraceError):
         raise outcome
-    step, steps = step_of(outcome), 1 if form.in_step else spread.workers
+    return outcome
+
+
+def _of_all(predictions: Sequence[Prediction]) -> list[str]:
+    """Return the warnings that every one of *predictions* has."""
+    return [
+        text
+        for text in predictions[0].warnings
+        if all(text in each.warnings for each in predictions)
+    ]
+
+
+def _speed(step: Answer, steps: int) -> Answer:
+    """Return the steps per second of a job that takes *steps* steps in the time of one."""
     ends = (steps / step.value, steps / step.high, steps / max(step.low, SHORTEST_S))
     return Answer(*ends, "steps/s", step.level, step.status)
 

@@ -45,8 +45,10 @@ class Spread(NamedTuple):
         """Tell whether a worker trains on a part of the recorded batch."""
         return self.splits_batch and self.mode != "asp" and self.workers > 1
 
-    def scenario(self, batch: int | None = None) -> tuple[str, ...]:
-        """Return the what-ifs that spread a job of one worker, which trains on *batch* samples.
+    def scenario(self, batch: int | None = None, recorded: int | None = None) -> tuple[str, ...]:
+        """Return the what-ifs that spread a job, a worker of which trains on *batch* samples.
+
+        It was *recorded* on so many workers; by default, as far as is known, on one.
 
         Raises
         ------
@@ -60,6 +62,8 @@ class Spread(NamedTuple):
         >>> Spread("ddp", 4, splits_batch=True).scenario(batch=64)
         ('batch_size(n=16)', 'ddp(workers=4)')
         """
+        if self.mode == "ddp" and self.workers == (recorded or 1) == 1:
+            return self.before
         served = {} if self.mode == "ddp" else {"servers": self.servers, "mode": self.mode}
         given = {"workers": self.workers, **served, **self.where}
         name = "ddp" if self.mode == "ddp" else "parameter_server"
@@ -84,16 +88,16 @@ def predict_spread(graph: Graph, spreads: Sequence[Spread]) -> list[Outcome]:
     TransformError
         A what-if cannot be read, or the recorded step has no work.
     """
-    written = [_written(spread, graph.meta.batch_size) for spread in spreads]
+    written = [_written(spread, graph) for spread in spreads]
     unique = list(dict.fromkeys(each for each in written if isinstance(each, tuple)))
     found = predict_many(graph, [parse_scenario(each) for each in unique])
     known = dict(zip(unique, found, strict=True))
     return [known[each] if isinstance(each, tuple) else each for each in written]
 
 
-def _written(spread: Spread, batch: int | None) -> tuple[str, ...] | RefusedError:
+def _written(spread: Spread, graph: Graph) -> tuple[str, ...] | RefusedError:
     try:
-        return spread.scenario(batch)
+        return spread.scenario(graph.meta.batch_size, graph.meta.world_size)
     except RefusedError as error:
         return error
 

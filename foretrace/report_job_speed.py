@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from foretrace.job_probed import Probe
+    from foretrace.job_probed import Probe, Probed
     from foretrace.replay.job_points import Points
     from foretrace.replay.job_speed import Grid
     from foretrace.replay.job_surface import Surface
@@ -47,17 +47,18 @@ def speed_report(
     points: Points,
     grid: Grid,
     asked: Sequence[tuple[int, int]],
-    probes: Sequence[Probe] = (),
+    replayed: Probed | None = None,
 ) -> JobReport:
     """Return the speeds of *surface*, fitted to *points*, at the places *asked* and over *grid*.
 
-    Where the replay made the points, *probes* stand beside the surface, and none is to be measured.
+    Where the points are *replayed*, the replay stands beside the surface, and nothing is to be
+    measured.
     """
     speeds = surface.speeds(*grid)
     known = np.isfinite(speeds[:, 2])
     best = int(np.argmax(np.where(known, speeds[:, 0], 0.0)))
     fastest = int(grid.workers[best]), int(grid.servers[best])
-    unknown = [] if probes else next_to_measure(points, surface.form, grid)
+    unknown = [] if replayed else next_to_measure(points, surface.form, grid)
     answers = {place_in_words(*each, surface.form): surface.speed(*each) for each in asked}
     name = f"fastest: {place_in_words(*fastest, surface.form)}"
     count, off = len(points.speeds), surface.noise
@@ -69,10 +70,13 @@ def speed_report(
             _judged(surface, points),
             _map("Speed, steps/s", surface, grid, speeds[:, 0]),
             _map("Half interval, %", surface, grid, 100 * _half(speeds)),
-            *([_unknown(surface, unknown)] if unknown else [_probes(surface, probes)]),
+            _probes(surface, replayed.probes) if replayed else _unknown(surface, unknown),
         ),
         assumptions=[_form(surface)],
-        warnings=_doubts(surface, points, grid, speeds, unknown),
+        warnings=[
+            *_doubts(surface, points, grid, speeds, unknown),
+            *(replayed.warnings if replayed else ()),
+        ],
     )
 
 

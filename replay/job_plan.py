@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foretrace.replay.job_answer import Answer
 
 HOUR = 3_600.0
-UNITS = (("days", 86_400.0), ("h", HOUR), ("min", 60.0), ("s", 0.0))
+UNITS = (("d", 86_400.0), ("h", HOUR), ("min", 60.0), ("s", 0.0))
 TIME = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|h|d|days?)")
 IN_SECONDS = {"s": 1.0, "m": 60.0, "h": HOUR, "d": 86_400.0}
 
@@ -167,7 +167,7 @@ def duration(seconds: float) -> str:
     Examples
     --------
     >>> duration(5_400), duration(90), duration(0.5), duration(200_000)
-    ('1.5 h', '1.5 min', '0.5 s', '2.31 days')
+    ('1.5 h', '1.5 min', '0.5 s', '2.31 d')
     """
     unit, size = next((unit, size) for unit, size in UNITS if seconds >= size)
     return f"{seconds / (size or 1):.3g} {unit}"

@@ -135,6 +135,15 @@ def test_workers_at_their_own_pace_keep_their_batches() -> None:
     assert len(spread.scenario(32)) == 1
 
 
+def test_one_worker_of_a_job_of_one_is_the_job_itself() -> None:
+    """Nothing is to be done; a recording of several is made one."""
+    alone = Spread("ddp", 1, where={"network": "1Gbps"})
+
+    assert alone.scenario(recorded=1) == ()
+    assert alone.scenario(recorded=4) == ("ddp(workers=1, network='1Gbps')",)
+    assert predict_spread(host_job(), [alone]) == [predict(host_job(), ())]
+
+
 def test_equal_spreads_are_predicted_alike() -> None:
     """Each in its place, errors too."""
     fine = Spread("ddp", 2, where={"network": "1Gbps"})

@@ -144,5 +144,5 @@ def test_durations_take_the_unit_that_suits() -> None:
         "59 s",
         "1 min",
         "1 h",
-        "3 days",
+        "3 d",
     ]
