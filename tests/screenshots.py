@@ -86,10 +86,12 @@ def served(graph: Graph) -> Iterator[str]:
 
 
 def ask(page: Any) -> None:
-    """Ask two what-ifs, as a user would, and wait for the answer."""
+    """Ask two what-ifs, as a user would who reads each answer."""
+    page.locator("#advice").wait_for()
     for name in ("amp", "batch_size"):
         page.locator("#add").select_option(name)
         page.locator("#add-whatif").click()
+        page.locator("h1", has_text=name).wait_for()
     page.get_by_label("n (needed)").fill("16")
     page.locator("h1", has_text="batch_size(n=16)").wait_for()
     page.locator(":focus").blur()
