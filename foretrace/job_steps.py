@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,8 +86,11 @@ def change_of(prediction: Prediction) -> Answer:
     return Answer(value, *ends, "", status=prediction.status)
 
 
-def total_of(found: Runtime, step: Answer, count: float) -> Answer:
-    """Return the time of *count* steps after a change: as long a start-up, then *step* each."""
-    known, paced = found.startup_s, count - found.startup
-    ends = (known + paced * step.value, known + paced * step.low, known + paced * step.high)
-    return Answer(*ends, "s", step.level, step.status)
+def total_of(found: Runtime, step: Answer, steps: Answer) -> Answer:
+    """Return the time of *steps* steps: as long a start-up as was found, then *step* each."""
+    paced = step.times(_moved(steps, -found.startup), "s")
+    return _moved(paced, found.startup_s)
+
+
+def _moved(answer: Answer, by: float) -> Answer:
+    return replace(answer, value=answer.value + by, low=answer.low + by, high=answer.high + by)

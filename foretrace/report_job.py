@@ -75,6 +75,8 @@ def in_words(answer: Answer) -> str:
     """Return *answer* with its interval and status."""
     low, value, high = (number(x) for x in (answer.low, answer.value, answer.high))
     unit = f" {answer.unit}" if answer.unit else ""
+    if answer.low == answer.high:
+        return f"{value}{unit}   exactly"
     return f"{value}{unit}   {low} … {high} in {answer.level:.0%} of cases ({answer.status})"
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foretrace.job_steps import change_of, total_of
+from foretrace.replay.job_answer import exactly
 from foretrace.replay.job_runtime import (
     TESTED_TIMES,
     WANDER,
@@ -35,7 +36,7 @@ UNSEEN = "what never happened in a sample, such as an evaluation or a checkpoint
 class Asked:
     """Steps of the job, those of its start-up, of the sample, and how exact it should be."""
 
-    steps: int
+    steps: float
     skip: int = 1
     sample: int | None = None
     within: float = 0.05
@@ -86,12 +87,12 @@ def find(known: Steps, asked: Asked) -> Runtime:
     return found.of_single_steps(stride)
 
 
-def _changed(found: Runtime, change: Prediction, steps: int) -> dict[str, Answer]:
+def _changed(found: Runtime, change: Prediction, steps: float) -> dict[str, Answer]:
     step = found.step.times(change_of(change), "s")
-    return {"job after": total_of(found, step, steps), "step after": step}
+    return {"job after": total_of(found, step, exactly(steps, "steps")), "step after": step}
 
 
-def _parts(found: Runtime, steps: int) -> Table:
+def _parts(found: Runtime, steps: float) -> Table:
     """Say where the time of the job goes."""
     paced = max(steps - found.startup, 0)
     rows: list[list[Cell]] = [
