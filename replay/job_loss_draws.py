@@ -1,0 +1,122 @@
+"""Possible futures of a loss: curves fitted to resampled logs, the forms' own error, and noise.
+
+In: times since the beginning and losses of a log, and how far forms can be trusted. Out: for each
+of many futures when it reaches a target, and how low it gets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.replay.job_loss_rows import level, moving_mean, noise, trailing_mean
+from foretrace.replay.job_loss_tail import USUAL_EXCESS, Fitted, Trust, fit_last, not_told_apart
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+
+ANCHOR = 0.25
+"""Part of the fitted rows from which the loss at the last step is read."""
+FACTOR_LIMITS = (np.exp(-4.0), np.exp(2.0))
+
+
+class Futures(NamedTuple):
+    """For each drawn future: when it reaches the target, the lowest mean, where it levels off.
+
+    Times are since the beginning of the log, infinite where the target is not reached before the
+    horizon.
+    """
+
+    reached: Floats
+    lowest: Floats
+    asymptotes: Floats
+
+
+def draw_futures(
+    times: Floats,
+    losses: Floats,
+    trusted: dict[str, Trust],
+    target: float,
+    *,
+    window: int,
+    horizon: float,
+    draws: int,
+    random: np.random.Generator,
+) -> Futures:
+    """Draw futures until *horizon*, which is in the unit of *times*.
+
+    The forms that the tails do not tell apart get equal shares of the *draws*. A future reaches
+    *target* when the mean of its last *window* rows is no higher.
+    """
+    forms = not_told_apart(trusted)
+    each = -(-draws // len(forms))
+    step = float(np.median(np.diff(times)))
+    ahead = times[-1] + step * np.arange(1, 1 + int((horizon - times[-1]) / step))
+    before = losses[len(losses) - window + 1 :]
+    found = []
+    for form in forms:
+        fitted = fit_last(form, times, losses)
+        assert fitted is not None
+        found += _of_one_form(fitted, trusted[form], before, ahead, target, each, random)
+    return Futures(*(np.array(column) for column in zip(*found, strict=True)))
+
+
+def _of_one_form(
+    fitted: Fitted,
+    trust: Trust,
+    before: Floats,
+    ahead: Floats,
+    target: float,
+    draws: int,
+    random: np.random.Generator,
+) -> list[tuple[float, float, float]]:
+    window, last = len(before) + 1, fitted.times[-1]
+    spread, expected = noise(fitted.losses), fitted.curves.at(fitted.times)[0]
+    left = fitted.losses - expected
+    pure = _pure_noise(left) / spread
+    block = max(1, min(len(left) // 4, window))
+    resampled = expected + spread * _blocks(pure, draws, len(left), block, random)
+    curves = fitted.refitted(resampled)
+    above, unsure = level(fitted.times, left, last, ANCHOR)
+    now = expected[-1] + above + unsure * random.standard_normal(draws)
+    late_noise = np.sqrt(np.mean(spread[-max(3, len(left) // 5) :] ** 2))
+    errors = trust.spread * random.standard_t(trust.freedom, draws)
+    grown = np.maximum(1, np.log2(ahead / (last + fitted.origin)))
+    found = []
+    for draw in range(draws):
+        curve = curves.one(draw)
+        at_last = curve.at(np.array([last]))[0, 0]
+        falls = at_last - curve.at(ahead - fitted.origin)[0]
+        factor = np.clip(np.exp(USUAL_EXCESS + errors[draw] * grown), *FACTOR_LIMITS)
+        path = now[draw] - np.maximum.accumulate(factor * falls)
+        path += late_noise * _blocks(pure, 1, len(ahead), block, random)[0]
+        means = trailing_mean(np.append(before, path), window)
+        is_below = means <= target
+        reached = ahead[np.argmax(is_below)] if is_below.any() else np.inf
+        falls_at_most = at_last - curve.asymptotes[0]
+        asymptote = now[draw] - np.exp(USUAL_EXCESS + errors[draw]) * falls_at_most
+        found.append((reached, means.min(), asymptote))
+    return found
+
+
+def _pure_noise(left: Floats) -> Floats:
+    """Return what is left of a fit without what it systematically misses."""
+    width = max(3, len(left) // 8)
+    if len(left) < 2 * FEWEST_TO_SMOOTH:
+        return left - left.mean()
+    return (left - moving_mean(left, width)) / np.sqrt(1 - 1 / width)
+
+
+FEWEST_TO_SMOOTH = 8
+
+
+def _blocks(
+    values: Floats, draws: int, count: int, block: int, random: np.random.Generator
+) -> Floats:
+    """Return *values* resampled in blocks, of shape (draws, count)."""
+    starts = random.integers(0, len(values) - block + 1, (draws, -(-count // block)))
+    rows = starts[:, :, None] + np.arange(block)
+    return values[rows.reshape(draws, -1)[:, :count]]
