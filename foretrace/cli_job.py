@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from foretrace import (
+    cli_job_convergence,
     cli_job_plan,
     cli_job_regimes,
     cli_job_resources,
@@ -25,6 +26,7 @@ def options() -> None:
 
 
 for command in (
+    cli_job_convergence.convergence,
     cli_job_plan.plan,
     cli_job_regimes.regimes,
     cli_job_resources.resources,
