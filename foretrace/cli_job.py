@@ -11,6 +11,7 @@ from foretrace import (
     cli_job_resources,
     cli_job_runtime,
     cli_job_speed,
+    cli_job_whole,
 )
 
 app = typer.Typer(
@@ -32,5 +33,6 @@ for command in (
     cli_job_resources.resources,
     cli_job_runtime.runtime,
     cli_job_speed.speed,
+    cli_job_whole.whole,
 ):
     app.command()(command)

@@ -26,33 +26,45 @@ MaybeTransforms = Annotated[
         autocompletion=what_ifs,
     ),
 ]
+WholeJob = Annotated[
+    Path | None,
+    typer.Option("--job", metavar="FILE", help="Show the whole job, too: TOML, see docs/job.md."),
+]
 
 
 def report(
     trace: TraceFile,
     transforms: MaybeTransforms = None,
     out: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("report.html"),
+    job: WholeJob = None,
     step: StepPattern = None,
     calibration: CalibrationFile = None,
 ) -> None:
     """Write one page that shows a prediction, its reasons, and what else to try."""
     from foretrace import __version__
     from foretrace.atomic import check_writable
+    from foretrace.job_whole import read_plan, whole_job
     from foretrace.page_data import outlook, view
     from foretrace.page_html import write_page
     from foretrace.predict import baseline, predict
     from foretrace.progress import stage
-    from foretrace.report import as_text
+    from foretrace.report import as_text, keys
     from foretrace.transforms import parse_scenario
 
     scenario = parse_scenario(transforms) if transforms else ()
+    plan = None if job is None else read_plan(job)
     check_writable(out)
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("replaying"):
         data = {**view(baseline(graph), scenario), "version": __version__}
     with stage("trying what-ifs"):
         data |= outlook(graph)
-    write_page(data, as_text(predict(graph, scenario)), out)
+    found = predict(graph, scenario)
+    text = as_text(found)
+    if plan is not None:
+        answers = whole_job(graph, found, plan)
+        data, text = {**data, "whole_job": keys(answers)}, text + as_text(answers)
+    write_page(data, text, out)
     sys.stdout.write(f"wrote {out}: open it in a browser\n")
 
 

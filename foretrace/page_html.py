@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = "page"
-SCRIPTS = ("dom.js", "timeline.js", "curves.js", "sections.js", "live.js", "page.js")
+SCRIPTS = ("dom.js", "timeline.js", "curves.js", "sections.js", "job.js", "live.js", "page.js")
 """In the order in which they build on each other."""
 ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 """Nothing in the data can end the element that holds it."""
