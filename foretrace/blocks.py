@@ -32,6 +32,8 @@ PLAIN: dict[str, Any] = {
     "legacy_windows": False,
 }
 INDENT = 2
+NO_GAIN = 0.005
+"""Half a percent is no gain to speak of."""
 NARROWEST = 12
 """Columns that words keep on a narrow terminal."""
 
@@ -112,3 +114,13 @@ def moved(ns: float, decimals: int) -> Text:
     shown = number(ns, decimals)
     sign = "+" if ns > 0 and shown[0].isdigit() else ""
     return text(sign + shown, BAD if ns > 0 else GOOD if ns < 0 else "")
+
+
+def times(gain: float) -> Text:
+    """Return how many times as fast something is."""
+    return text(f"{gain:.2f}x", style_of(gain))
+
+
+def style_of(gain: float) -> str:
+    """Return the style of a gain, which half a percent is not."""
+    return GOOD if gain >= 1 + NO_GAIN else BAD if gain <= 1 - NO_GAIN else ""

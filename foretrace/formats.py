@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NS_PER_MS = 1e6
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
@@ -49,11 +45,6 @@ def duration(ns: float | None, decimals: int = 2) -> str:
     return "unknown" if ns is None else f"{number(ns, decimals)} ms"
 
 
-def time(ns: float | None) -> str:
-    """Return a time in ms, as wide as "unknown"."""
-    return f"{'unknown':>13}" if ns is None else f"{ns / NS_PER_MS:10.2f} ms"
-
-
 def share(part: float) -> str:
     """Return a part of 1 in percent; what is there is never shown as nothing.
 
@@ -94,9 +85,3 @@ def ms(ns: float | None) -> float | None:
 def percent(part: float) -> float:
     """Return a share in percent for JSON."""
     return round(100 * part, 4)
-
-
-def bullets(title: str, notes: Iterable[str]) -> list[str]:
-    """Return *title* and a line per note; nothing without notes."""
-    notes = list(notes)
-    return [title, *(f"  - {note}" for note in notes)] if notes else []

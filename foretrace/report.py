@@ -22,6 +22,7 @@ from foretrace.blocks import (
     measured,
     notes,
     rendered,
+    style_of,
     table,
     text,
 )
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
     from foretrace.predict import Measured
 
-NO_GAIN = 0.005
-"""Half a percent is no gain to speak of."""
 ANOTHER_SCALE = 0.02
 """Where a replay is further off the measured step than this, its text says so beside the path."""
 
@@ -61,9 +60,6 @@ def keys(report: object) -> dict[str, Any]:
 def blocks(report: object) -> Blocks:
     """Return the parts of the text of *report*, each with lines of its own."""
     raise TypeError(f"no text form for {type(report).__name__}")
-
-
-lines = blocks
 
 
 @keys.register
@@ -242,10 +238,10 @@ def _entry_blocks(entry: Entry) -> Blocks:
 
 def gain(report: Prediction) -> Text:
     """Say how many times as fast a prediction is."""
-    if abs(report.speedup - 1) < NO_GAIN:
+    if not style_of(report.speedup):
         return text("no gain")
     of = "" if report.samples == 1 else " in samples per second"
-    return text(f"{report.speedup:.2f}x as fast{of}", GOOD if report.speedup > 1 else BAD)
+    return text(f"{report.speedup:.2f}x as fast{of}", style_of(report.speedup))
 
 
 def _paths(paths: dict[str, dict[str, float]], step: Measured, replayed_ns: float) -> Blocks:

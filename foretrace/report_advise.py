@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from foretrace.advise import Advisory
 from foretrace.blocks import (
     ASIDE,
-    BAD,
     CAUTION,
-    GOOD,
+    NO_GAIN,
     Blocks,
     aside,
     facts,
@@ -19,10 +18,11 @@ from foretrace.blocks import (
     notes,
     table,
     text,
+    times,
 )
 from foretrace.explain import Explanation
 from foretrace.formats import duration, ms, number, places, short
-from foretrace.report import NO_GAIN, blocks, gain, keys
+from foretrace.report import blocks, gain, keys
 from foretrace.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
         rows.append(
             (
                 " + ".join(found.scenario),
-                text(f"{each.gain:.2f}x", _style(each.gain)),
+                times(each.gain),
                 f"{number(found.predicted_ns, decimals)}{star}",
                 f"{low} … {high}",
                 _remarks(each),
@@ -104,10 +104,6 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
         )
     heads = (title, "samples/s", "step, ms", "90 % interval", "then limited by")
     return [text(""), table("lrrrl", rows, heads)]
-
-
-def _style(gain: float) -> str:
-    return GOOD if gain >= 1 + NO_GAIN else BAD if gain <= 1 - NO_GAIN else ""
 
 
 def _remarks(advice: Advice) -> Text:

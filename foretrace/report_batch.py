@@ -6,19 +6,25 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from foretrace.batch import Batch
+from foretrace.blocks import BAD, CAUTION, GOOD, Blocks, aside, heading, notes, table, text, times
 from foretrace.compare import Comparison, doubt, pair_of
-from foretrace.formats import bullets, ms, percent, short, time
-from foretrace.report import keys, lines
+from foretrace.formats import duration, ms, percent, places, short
+from foretrace.report import blocks, keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.text import Text
 
     from foretrace.batch_rows import Row
     from foretrace.compare import Errors
 
 LISTED = 20
 """Items that failed, or are in doubt, that a text names; the table has all."""
+SHOWN = 500
+"""Predictions that a text shows; the table has all."""
 _LEFT_OUT = ("inconclusive", "unforeseen", "unmeasured", "failed")
+_HEADS = ("what-if", "recording", "measured", "predicted", "speed-up")
 _COLUMNS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "paper")
 
 
@@ -59,18 +65,19 @@ def _failures(report: Batch) -> list[Row]:
     return [row for row in report.rows if row.error is not None]
 
 
-@lines.register(Batch)
-def _batch_lines(report: Batch) -> list[str]:
+@blocks.register(Batch)
+def _batch_blocks(report: Batch) -> Blocks:
     failures = _failures(report)
-    counts = f"{len(report.rows)} items: {len(report.rows) - len(failures)} predicted"
+    found = [row for row in report.rows if row.error is None]
+    counts = f"{len(report.rows)} items: {len(found)} predicted"
     counts += f", {len(failures)} failed, {report.known} known from before"
     named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
     return [
-        counts,
-        f"{'measured':>16}{'predicted':>14} {'speed-up':>9}  what-if, recording",
-        *map(_row_line, (row for row in report.rows if row.error is None)),
-        *bullets("Failed", _listed(named)),
-        f"wrote {report.table}",
+        heading(counts),
+        table("llrrr", map(_row, found[:SHOWN]), _HEADS),
+        *([aside(f"{len(found) - SHOWN} more in the table")] if len(found) > SHOWN else []),
+        *notes("Failed", _listed(named), BAD),
+        text(f"wrote {report.table}"),
     ]
 
 
@@ -80,9 +87,16 @@ def _listed(items: Iterable[str]) -> list[str]:
     return every[:LISTED] + ([f"{len(every) - LISTED} more"] if len(every) > LISTED else [])
 
 
-def _row_line(row: Row) -> str:
-    name = f"{short(row.scenario, 50)}, {short(row.recording, 50)}"
-    return f"   {time(row.before_ns)} {time(row.predicted_ns)} {_speedup(row):8.2f}x  {name}"
+def _row(row: Row) -> list[str | Text]:
+    speedup, decimals = _speedup(row), places(row.before_ns or 0)
+    before, after = (duration(ns, decimals) for ns in (row.before_ns, row.predicted_ns))
+    return [
+        short(row.scenario, 50),
+        short(row.recording, 50),
+        before,
+        after,
+        "unknown" if speedup is None else times(speedup),
+    ]
 
 
 @keys.register(Comparison)
@@ -106,27 +120,33 @@ def _errors_keys(found: Errors) -> dict[str, Any]:
     }
 
 
-@lines.register(Comparison)
-def _comparison_lines(report: Comparison) -> list[str]:
+@blocks.register(Comparison)
+def _comparison_blocks(report: Comparison) -> Blocks:
+    rows = [
+        _errors(report.total),
+        _section("by what-if"),
+        *map(_errors, report.by_transform),
+        _section("by model"),
+        *map(_errors, report.by_model),
+    ]
     return [
-        f"{report.total.items} items judged; {report.left_out}",
-        f"{'|error| of measured, %':<32}" + "".join(f"{name:>10}" for name in _COLUMNS),
-        _errors_line(report.total),
-        "by what-if",
-        *map(_errors_line, report.by_transform),
-        "by model",
-        *map(_errors_line, report.by_model),
-        *bullets("Inconclusive", _listed(map(_doubt, report.inconclusive))),
+        heading(f"{report.total.items} items judged; {report.left_out}"),
+        table("l" + "r" * len(_COLUMNS), rows, ("|error| of measured, %", *_COLUMNS)),
+        *notes("Inconclusive", _listed(map(_doubt, report.inconclusive)), CAUTION),
         *_verdict(report.worse),
     ]
 
 
-def _errors_line(found: Errors) -> str:
+def _section(title: str) -> list[str | Text]:
+    return [heading(title), *[""] * len(_COLUMNS)]
+
+
+def _errors(found: Errors) -> list[str | Text]:
     shares = (found.mean, found.median, found.p90, found.worst)
     cells = [f"{found.items}", *(f"{100 * share:.1f}" for share in shares)]
     cells += [f"{found.inside / found.items:.0%}", f"{100 * found.no_change:.1f}"]
     cells += ["" if found.paper is None else f"{100 * found.paper:.1f}"]
-    return f"  {short(found.group, 28):<30}" + "".join(f"{cell:>10}" for cell in cells)
+    return [short(found.group, 50), *cells]
 
 
 def _doubt(row: Row) -> str:
@@ -134,7 +154,9 @@ def _doubt(row: Row) -> str:
     return f"{row.recording}, {short(row.scenario, 50)}: {doubt(row)}; {off}"
 
 
-def _verdict(worse: tuple[str, ...] | None) -> list[str]:
+def _verdict(worse: tuple[str, ...] | None) -> Blocks:
     if worse is None:
         return []
-    return bullets("Worse than the reference", worse) or ["Not worse than the reference"]
+    return notes("Worse than the reference", worse, BAD) or [
+        text("Not worse than the reference", GOOD)
+    ]

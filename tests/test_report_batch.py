@@ -8,7 +8,7 @@ from pathlib import Path
 from foretrace.batch import Batch
 from foretrace.compare import compare
 from foretrace.report import as_json, as_text
-from foretrace.report_batch import LISTED
+from foretrace.report_batch import LISTED, SHOWN
 from tests.studies import row
 
 GOOD = row("a", before_ns=2e6, replayed_ns=2e6, predicted_ns=1e6, low_ns=9e5, high_ns=2e6)
@@ -24,12 +24,20 @@ def test_a_batch_as_text() -> None:
     """A line per prediction, the failures with their reasons, and where the table is."""
     assert as_text(batch(GOOD, FAILED)).splitlines() == [
         "2 items: 1 predicted, 1 failed, 1 known from before",
-        "        measured     predicted  speed-up  what-if, recording",
-        "         2.00 ms       1.00 ms     2.00x  amp, a",
+        "what-if  recording  measured  predicted  speed-up",
+        "  amp    a          2.000 ms   1.000 ms     2.00x",
         "Failed",
         "  - b, amp: why not",
         "wrote out/results.parquet",
     ]
+
+
+def test_many_predictions_are_counted() -> None:
+    """A text of thousands of lines is read by nobody."""
+    shown = as_text(batch(*[GOOD] * (SHOWN + 3)))
+
+    assert shown.count("2.00x") == SHOWN
+    assert "\n  3 more in the table\n" in shown
 
 
 def test_many_failures_are_counted() -> None:
