@@ -86,8 +86,8 @@ def attempt(item: Item, visit: Visit) -> None:
 
 def _impossible(item: Item, visit: Visit) -> str | None:
     """Say what *item* needs and this machine lacks, if anything."""
-    for name in re.findall(r"\.\./shared/[\w./-]+", item.text):
-        if not (visit.folder / name).exists():
+    for name in re.findall(r"\.\./shared/[\w./*-]+", item.text):
+        if not any(visit.folder.glob(name)):
             return f"the public recordings are not here: {name}"
     imported = re.findall(r"^\s*(?:from|import) (\w+)", item.text, re.MULTILINE)
     for name in (*imported, *re.findall(r'"(\w+):\w+"', item.text)):
@@ -146,32 +146,47 @@ def _run(item: Item, visit: Visit) -> None:
     words = shlex.split(item.text, comments=True)
     program = next(word for word in words if "=" not in word)
     if program == "make":
-        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-        assert set(words[1:]) <= set(targets), "no such target"
+        assert set(words[1:]) <= targets(), "no such target"
     elif "pip" in words:
-        _check_extras(item.text)
+        assert extras_of(item.text) <= extras(), "no such extra"
     elif program == "foretrace" or "-m foretrace" in item.text:
         _run_foretrace(words[words.index("foretrace") + 1 :], item, visit)
     else:
         _compare(item, _run_in_shell(item.text))
 
 
-def _check_extras(command: str) -> None:
-    """Fail where the package has no such extra."""
+def targets() -> set[str]:
+    """Return what can be made."""
+    rules = (ROOT / "Makefile").read_text("utf-8")
+    return set(re.findall(r"^([\w-]+):", rules, re.MULTILINE))
+
+
+def extras() -> set[str]:
+    """Return the optional parts that the package has."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = {name for found in re.findall(r"\[([\w, -]+)\]", command) for name in found.split(",")}
-    assert asked <= set(project["optional-dependencies"]), "no such extra"
+    return set(project["optional-dependencies"])
+
+
+def extras_of(text: str) -> set[str]:
+    """Return the optional parts that *text* tells to install."""
+    return {
+        name for found in re.findall(r"foretrace\[([^]]+)\]", text) for name in found.split(",")
+    }
+
+
+def commands() -> dict[str, Any]:
+    """Return the commands of ``foretrace`` by name."""
+    return typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
 
 
 def _run_foretrace(arguments: list[str], item: Item, visit: Visit) -> None:
     """Run one command line of ours, or only read its options where it would take too long."""
-    if re.search(r"[|;&<>]", re.sub(r"'[^']*'|\"[^\"]*\"", "", item.text)):
+    if re.search(r"[|;&<>*]", re.sub(r"'[^']*'|\"[^\"]*\"", "", item.text)):
         _compare(item, _run_in_shell(item.text))
     elif arguments[0] in CAMPAIGNS:
         assert CAMPAIGNS[arguments[0]]().parse_args(arguments[1:]).minutes > 0
     elif _takes_long(arguments, visit):
-        command = typer.main.get_command(cli.app).commands[arguments[0]]  # type: ignore[attr-defined]
-        command.make_context(arguments[0], arguments[1:])
+        commands()[arguments[0]].make_context(arguments[0], arguments[1:])
     else:
         printed, said = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):

@@ -9,7 +9,7 @@ import pytest
 
 from foretrace import reference
 from foretrace.accuracy import quoted
-from tests.page_runner import attempt, visiting
+from tests.page_runner import attempt, commands, extras, extras_of, targets, visiting
 from tests.pages import PAGES, ROOT, items
 
 if TYPE_CHECKING:
@@ -144,6 +144,16 @@ def test_pages_are_written_into_the_folder(tmp_path: Path, monkeypatch: pytest.M
     reference.main()
 
     assert {path.name for path in tmp_path.iterdir()} == set(reference.pages())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_the_prose_names_exists(page: str) -> None:
+    """Commands, targets of make and extras, also outside of blocks."""
+    text = (ROOT / page).read_text("utf-8")
+
+    assert set(re.findall(r"`foretrace ([a-z][\w-]*)", text)) <= set(commands())
+    assert set(re.findall(r"`make (\w+)`", text)) <= targets()
+    assert extras_of(text) <= extras()
 
 
 @pytest.mark.parametrize("page", PAGES)
