@@ -74,7 +74,7 @@ def run_batch(
     if waiting:
         count = jobs or (all_cores() if backend == "loky" else -1)
         with workers(backend, address), progress(len(items) - len(known)) as advance:
-            for row in evaluated(waiting, count):
+            for row in evaluated(waiting, count, backend):
                 rows[row.key] = _kept(out, row)
                 unwritten += rows[row.key] is not row
                 advance(rows[row.key].error)

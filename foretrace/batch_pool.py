@@ -7,9 +7,12 @@ again in halves, until the item that kills its worker is alone and becomes a fai
 from __future__ import annotations
 
 import os
+import socket
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from foretrace.batch_worker import evaluate, failed_row
 from foretrace.errors import TransformError
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 UNIT = 8
 """Items of one recording that a worker takes at once: it reads the recording for all of them."""
+PORTION = 32
+"""Units after which results are kept, where a backend does not give them one by one."""
 CONNECT_SECONDS = 10
 NEEDED = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
 """What each backend needs."""
@@ -43,17 +48,13 @@ def units(items: Sequence[Item]) -> list[Unit]:
     ]
 
 
-def evaluated(waiting: Sequence[Unit], jobs: int) -> Iterator[Row]:
-    """Yield the row of every item as it finishes, on *jobs* workers of the current backend."""
-    from joblib import Parallel, delayed
-
+def evaluated(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
+    """Yield the row of every item as it finishes, on *jobs* workers of *backend*, which is open."""
     left = {item.key: item for unit in waiting for item in unit}
-    work = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
     try:
-        for rows in work(delayed(evaluate)(unit) for unit in waiting):
-            for row in rows:
-                del left[row.key]
-                yield row
+        for row in _results(waiting, jobs, backend):
+            del left[row.key]
+            yield row
     except Exception as error:  # noqa: BLE001 - each backend has its own for a dead worker
         if len(left) == 1:
             (item,) = left.values()
@@ -61,7 +62,21 @@ def evaluated(waiting: Sequence[Unit], jobs: int) -> Iterator[Row]:
             return
         rest = list(left.values())
         for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
-            yield from evaluated(units(half), jobs)
+            yield from evaluated(units(half), jobs, backend)
+
+
+def _results(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
+    """Yield rows as they finish; by portions on Ray, whose backend for joblib returns lists."""
+    from joblib import Parallel, delayed
+
+    if backend != "ray":
+        work = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
+        yield from chain.from_iterable(work(delayed(evaluate)(unit) for unit in waiting))
+        return
+    with Parallel(n_jobs=jobs, batch_size=1) as work:
+        for at in range(0, len(waiting), PORTION):
+            portion = waiting[at : at + PORTION]
+            yield from chain.from_iterable(work(delayed(evaluate)(unit) for unit in portion))
 
 
 def all_cores() -> int:
@@ -120,10 +135,11 @@ def _dask(address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _ray(address: str | None) -> Iterator[None]:  # pragma: no cover - ray is no test dependency
+def _ray(address: str | None) -> Iterator[None]:
     ray = import_module("ray")
     try:
-        ray.init(address=address)
+        _connect(str(address))
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (OSError, ValueError, RuntimeError) as error:
         raise TransformError(f"no Ray cluster answers at {address}: {_reason(error)}") from None
     import_module("ray.util.joblib").register_ray()
@@ -131,6 +147,13 @@ def _ray(address: str | None) -> Iterator[None]:  # pragma: no cover - ray is no
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    """Connect and leave where *address* has a port: Ray itself tries for minutes."""
+    place = urlsplit("//" + address.rpartition("://")[2])
+    if place.port is not None:
+        socket.create_connection((place.hostname or "", place.port), CONNECT_SECONDS).close()
 
 
 def _reason(error: Exception) -> str:
