@@ -28,6 +28,10 @@ Deadline = Annotated[str, typer.Option(metavar="T", help="As in 90min, 2h or 1.5
 PriceList = Annotated[Path, typer.Option(metavar="FILE", help="Machines and their prices, TOML.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the recorded batch in all.")]
 Samples = Annotated[int | None, typer.Option(min=1, help="Samples in all, instead of steps.")]
+Losses = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Losses so far, to train until --target.")
+]
+Target = Annotated[float | None, typer.Option(metavar="LOSS", help="The loss to reach.")]
 Modes = Annotated[
     list[str] | None,
     typer.Option("--mode", help="ddp, bsp or asp; may be repeated. Default: ddp and bsp."),
@@ -48,6 +52,8 @@ def plan(
     prices: PriceList,
     steps: Steps = None,
     samples: Samples = None,
+    losses: Losses = None,
+    target: Target = None,
     mode: Modes = None,
     split_batch: Split = False,
     gradient_mb: GradientMb = None,
@@ -66,12 +72,13 @@ def plan(
     deadline_s, listed, modes = seconds(deadline), read_prices(prices), _modes(mode)
     measured, graph = calibration_for(trace, calibration), graph_of(trace, step)
     wanted = Wanted(
-        _steps(graph, steps, samples),
+        _steps(graph, steps, samples, losses, target),
         deadline_s,
         modes,
         before=tuple(transforms or ()),
         given={} if gradient_mb is None else {"gradient_mb": gradient_mb},
         splits_batch=split_batch,
+        is_to_loss=losses is not None,
     )
     with stage("replaying every offer"):
         found = forecasts(graph if measured is None else attach(graph, measured), listed, wanted)
@@ -88,15 +95,32 @@ def _modes(given: list[str] | None) -> tuple[str, ...]:
     return tuple(given or ("ddp", "bsp"))
 
 
-def _steps(graph: Graph, steps: int | None, samples: int | None) -> Answer:
+def _steps(
+    graph: Graph,
+    steps: int | None,
+    samples: int | None,
+    losses: Path | None,
+    target: float | None,
+) -> Answer:
     """Return how many steps of the recorded batch are to be trained."""
     from foretrace.errors import RefusedError
     from foretrace.replay.job_answer import exactly
 
-    if steps is not None and samples is None:
+    if sum(given is not None for given in (steps, samples, losses)) != 1:
+        raise RefusedError("say how long the job is: give one of --steps, --samples and --losses")
+    if (losses is None) != (target is None):
+        raise RefusedError("--losses and --target belong together: the losses so far, and the last")
+    if losses is not None and target is not None:
+        return _steps_to(losses, target)
+    if steps is not None:
         return exactly(steps, "steps")
-    if samples is None or steps is not None:
-        raise RefusedError("say how long the job is: give one of --steps and --samples")
     if graph.meta.batch_size is None:
         raise RefusedError("the recording does not say its batch size; give --steps")
-    return exactly(samples / graph.meta.batch_size, "steps")
+    return exactly((samples or 0) / graph.meta.batch_size, "steps")
+
+
+def _steps_to(losses: Path, target: float) -> Answer:
+    from foretrace.replay.job_convergence import steps_to_loss
+    from foretrace.replay.job_loss_log import read_losses
+
+    return steps_to_loss(read_losses(losses), target).answer

@@ -6,6 +6,7 @@ closed form says beside it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,8 @@ class Wanted(NamedTuple):
 
     ``before`` are what-ifs that come first, ``given`` parameters of `ddp` that the trace does not
     tell; ``splits_batch`` as in `Spread`. ``modes`` are the ways to exchange gradients to consider.
+    Where the steps are those to a loss, workers at their own pace need the root of their number
+    times as many (Cynthia).
     """
 
     steps: Answer
@@ -39,6 +42,7 @@ class Wanted(NamedTuple):
     before: tuple[str, ...] = ()
     given: Mapping[str, Any] = {}
     splits_batch: bool = False
+    is_to_loss: bool = False
 
 
 class Offer(NamedTuple):
@@ -150,10 +154,12 @@ def _closed_form_s(offer: Offer, alone: Outcome, size: int) -> float | None:
 def _forecast(
     offer: Offer, found: Prediction, wanted: Wanted, currency: str, form_s: float | None
 ) -> Forecast:
+    is_stale = wanted.is_to_loss and offer.spread.mode == "asp"
+    staleness = math.sqrt(offer.spread.workers) if is_stale else 1.0
     made = forecast(
         offer.candidate,
         step_of(found),
-        wanted.steps.scaled(1 / found.samples, "steps"),
+        wanted.steps.scaled(staleness / found.samples, "steps"),
         deadline_s=wanted.deadline_s,
         currency=currency,
         closed_form_step_s=form_s,

@@ -19,6 +19,7 @@ SHARES = "workers share the recorded batch: as many steps as on one worker"
 EACH = "every worker trains on a batch of the recorded size, and a sample teaches as much as there"
 PAID = "machines are paid by the second, from the first step to the last"
 STALE = "workers at their own pace use stale gradients: steps that these cost are not counted"
+COSTLY = "stale gradients cost steps, as the root of the workers at their own pace (Cynthia)"
 
 
 def plan_report(found: Forecasts, wanted: Wanted, currency: str) -> JobReport:
@@ -31,7 +32,7 @@ def plan_report(found: Forecasts, wanted: Wanted, currency: str) -> JobReport:
     """
     chosen = _chosen(found, wanted.deadline_s)
     best = chosen.safe or chosen.expected
-    is_stale = any(each.candidate.mode == "asp" for each in found.known)
+    stale = any(each.candidate.mode == "asp" for each in found.known)
     return JobReport(
         title=f"Cheapest that ends within {duration(wanted.deadline_s)}: {best.candidate}",
         answers={"step": best.step, "time": best.time, "cost": best.cost},
@@ -39,11 +40,16 @@ def plan_report(found: Forecasts, wanted: Wanted, currency: str) -> JobReport:
             _cheapest(found.known, chosen, wanted.deadline_s, currency),
             _offers(found.known, currency),
         ),
-        assumptions=(SHARES if wanted.splits_batch else EACH, PAID, *best.assumptions),
+        assumptions=(
+            SHARES if wanted.splits_batch else EACH,
+            PAID,
+            *([COSTLY] if stale and wanted.is_to_loss else []),
+            *best.assumptions,
+        ),
         warnings=(
             *_risk(chosen),
             *best.warnings,
-            *([STALE] if is_stale else []),
+            *([STALE] if stale and not wanted.is_to_loss else []),
             *found.refused,
         ),
     )

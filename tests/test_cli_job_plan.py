@@ -87,6 +87,41 @@ def test_samples_may_be_given_instead(tmp_path: Path, capsys: pytest.CaptureFixt
     assert by_samples == by_steps
 
 
+def losses(folder: Path) -> str:
+    """Write losses that fall as 1 / step, and return the path."""
+    path = folder / "losses.csv"
+    rows = [f"{step},{10_000 / (step + 1_000) + 0.1}" for step in range(0, 20_000, 100)]
+    path.write_text("\n".join(["step,loss", *rows]), "utf-8")
+    return str(path)
+
+
+def test_the_job_may_end_at_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many steps as the losses so far foretell; their interval is in that of the time."""
+    call = ["--losses", losses(tmp_path), "--target", "0.435", "--mode", "ddp"]
+    one = rows(planned(capsys, arguments(tmp_path, *call)), 1)["1 x one, ddp"]
+    fixed = rows(planned(capsys, arguments(tmp_path, "--steps", "29000")), 1)["1 x one, ddp"]
+
+    assert one["time, h"] == pytest.approx(fixed["time, h"], rel=0.15)
+    assert one["to"] - one["from"] > fixed["to"] - fixed["from"]
+
+
+def test_stale_gradients_cost_steps_to_a_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the root of the workers: four need twice as many."""
+    call = ["--mode", "asp", "--losses", losses(tmp_path), "--target", "0.435"]
+    found = planned(capsys, arguments(tmp_path, *call))
+    plain = planned(capsys, arguments(tmp_path, "--mode", "asp", "--steps", "29000"))
+    of_four = [
+        rows(each, 1)["4 x one + 1 x ps, asp"]["time, h"]
+        / rows(each, 1)["1 x one + 1 x ps, asp"]["time, h"]
+        for each in (found, plain)
+    ]
+
+    assert of_four[0] == pytest.approx(2 * of_four[1])
+    assert any("root of the workers" in each for each in found["assumptions"])
+
+
 def test_workers_may_share_the_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As many steps, each of a half or a quarter of the samples per worker."""
     found = planned(capsys, arguments(tmp_path, "--steps", str(STEPS), "--split-batch"))
@@ -134,8 +169,9 @@ def test_a_deadline_that_no_plan_meets(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--steps", "5"], {"prices": PRICES.replace("3.0", "0")}, "is no price"),
         (["--steps", "5"], {"deadline": "soon"}, "'soon' is no time above 0"),
-        ([], {}, "give one of --steps and --samples"),
-        (["--steps", "5", "--samples", "5"], {}, "give one of --steps and --samples"),
+        ([], {}, "give one of --steps, --samples and --losses"),
+        (["--steps", "5", "--samples", "5"], {}, "give one of --steps, --samples and --losses"),
+        (["--steps", "5", "--target", "1"], {}, "--losses and --target belong together"),
         (["--steps", "5", "--mode", "ring"], {}, "--mode ring is unknown; choose one of ddp, bsp"),
         (
             ["--steps", "5"],
