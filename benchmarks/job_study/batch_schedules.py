@@ -80,6 +80,22 @@ MODELS: dict[str, tuple[Callable[[int], Training], int]] = {"cnn": (cnn, 2048), 
 """How each is made, and samples of an epoch."""
 
 
+def cnn_job(batch_size: int = RECORDED[0]) -> Job:
+    """Return what was recorded, for ``foretrace calibrate``."""
+    return _job("cnn", batch_size)
+
+
+def mlp_job(batch_size: int = RECORDED[0]) -> Job:
+    """Return what was recorded, for ``foretrace calibrate``."""
+    return _job("mlp", batch_size)
+
+
+def _job(name: str, batch_size: int) -> Job:
+    torch.set_num_threads(1)
+    make, samples = MODELS[name]
+    return make(samples).job(batch_size)
+
+
 def run(training: Training, schedule: tuple[tuple[int, int], ...]) -> list[tuple[int, float]]:
     """Train by *schedule*; return batch size and seconds of every epoch."""
     found = []

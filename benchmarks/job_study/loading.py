@@ -16,7 +16,7 @@ import zlib
 from collections import OrderedDict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,10 +29,23 @@ from foretrace.tracer.measure import trimmed_mean
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-ITEMS, BATCH = 1600, 32
-ITEM_BYTES = 76_000
-DISK = 75e6
-"""Bytes per second."""
+ITEMS = 1600
+
+
+class Setting(NamedTuple):
+    """Samples per step, pixels along an image, its bytes when compressed, and bytes per second."""
+
+    batch: int
+    side: int
+    item_bytes: int
+    disk: float
+    channels: int
+
+
+SETTINGS = {
+    "even": Setting(batch=32, side=192, item_bytes=76_000, disk=75e6, channels=32),
+    "slow-disk": Setting(batch=64, side=96, item_bytes=20_000, disk=30e6, channels=40),
+}
 FRACTIONS, WORKERS = (0.0, 0.35, 0.7, 1.0), (0, 1, 2)
 RECENT = (0.35, 0.7)
 """Fractions that are measured with a cache of the least recently used items, too."""
@@ -40,28 +53,33 @@ STEPS, SETTLE = 90, 12
 
 
 class Disk:
-    """A file whose reading is limited to `DISK`, for all processes together."""
+    """A file whose reading is limited to a rate, for all processes together."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, setting: Setting) -> None:
+        self.path, self.setting = path, setting
         self.is_free_at = multiprocessing.get_context("fork").Value("d", 0.0)
 
     def read(self, items: Sequence[int]) -> list[bytes]:
         """Return *items* when the disk would have delivered them."""
         if not items:
             return []
+        busy = len(items) * self.setting.item_bytes / self.setting.disk
         with self.is_free_at:
-            ready = max(time.monotonic(), self.is_free_at.value) + len(items) * ITEM_BYTES / DISK
+            ready = max(time.monotonic(), self.is_free_at.value) + busy
             self.is_free_at.value = ready
         with self.path.open("rb") as file:
             found = [self._item(file, item) for item in items]
         time.sleep(max(ready - time.monotonic(), 0))
         return found
 
-    @staticmethod
-    def _item(file: Any, item: int) -> bytes:
-        file.seek(item * ITEM_BYTES)
-        return file.read(ITEM_BYTES)
+    def _item(self, file: Any, item: int) -> bytes:
+        file.seek(item * self.setting.item_bytes)
+        return file.read(self.setting.item_bytes)
+
+    def kept(self, count: int) -> dict[int, bytes]:
+        """Return the first *count* items at once."""
+        with self.path.open("rb") as file:
+            return {item: self._item(file, item) for item in range(count)}
 
 
 class Images(Dataset):
@@ -72,9 +90,7 @@ class Images(Dataset):
         self.room = round(fraction * ITEMS)
         self.recent = recent
         self.hits = self.asked = 0
-        with disk.path.open("rb") as file:
-            kept = range(0 if recent else self.room)
-            self.cache = OrderedDict((item, Disk._item(file, item)) for item in kept)  # noqa: SLF001
+        self.cache = OrderedDict(disk.kept(0 if recent else self.room))
 
     def __len__(self) -> int:
         """Return how many there are."""
@@ -89,7 +105,7 @@ class Images(Dataset):
         raw = [read[item] if item in read else self.cache[item] for item in items]
         if self.recent:
             self._remember(items, raw)
-        return [prepared(content) for content in raw]
+        return [prepared(content, self.disk.setting.side) for content in raw]
 
     def _remember(self, items: list[int], raw: list[bytes]) -> None:
         for item, content in zip(items, raw, strict=True):
@@ -109,31 +125,32 @@ class Endless(Sampler):
             yield from random.permutation(ITEMS).tolist()
 
 
-def write_items(path: Path) -> None:
-    """Write `ITEMS` images, compressed and padded to `ITEM_BYTES`."""
+def write_items(path: Path, setting: Setting) -> None:
+    """Write `ITEMS` images, compressed and padded."""
     random = np.random.default_rng(0)
     with path.open("wb") as file:
         for _ in range(ITEMS):
-            image = (random.normal(128, 6, (3, 192, 192))).astype(np.uint8)
+            image = (random.normal(128, 6, (3, setting.side, setting.side))).astype(np.uint8)
             packed = zlib.compress(image.tobytes(), 1)
-            assert len(packed) <= ITEM_BYTES, len(packed)
-            file.write(packed.ljust(ITEM_BYTES, b"\0"))
+            assert len(packed) <= setting.item_bytes, len(packed)
+            file.write(packed.ljust(setting.item_bytes, b"\0"))
 
 
-def prepared(content: bytes) -> torch.Tensor:
+def prepared(content: bytes, side: int) -> torch.Tensor:
     """Decompress an image, cut a part out and normalise it."""
-    image = np.frombuffer(zlib.decompressobj().decompress(content), np.uint8).reshape(3, 192, 192)
-    part = image[:, 16:176:5, 16:176:5].astype(np.float32)
+    image = np.frombuffer(zlib.decompressobj().decompress(content), np.uint8).reshape(3, side, side)
+    part = image[:, :: side // 32, :: side // 32].astype(np.float32)
     return torch.from_numpy((part - part.mean()) / part.std())
 
 
-def training() -> Callable[[torch.Tensor], None]:
+def training(setting: Setting) -> Callable[[torch.Tensor], None]:
     """Return a function that trains a small CNN on a batch."""
-    layers = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    layers += [nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    wide = setting.channels
+    layers = [nn.Conv2d(3, wide, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(wide, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     model = nn.Sequential(*layers, nn.Linear(64 * 8 * 8, 10))
     sgd = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
-    labels = torch.arange(BATCH) % 10
+    labels = torch.arange(setting.batch) % 10
 
     def step(images: torch.Tensor) -> None:
         sgd.zero_grad(set_to_none=True)
@@ -143,9 +160,9 @@ def training() -> Callable[[torch.Tensor], None]:
     return step
 
 
-def batches(data: Dataset, workers: int) -> Iterator[torch.Tensor]:
+def batches(data: Dataset, size: int, workers: int) -> Iterator[torch.Tensor]:
     """Return an endless iterator over batches of *data*."""
-    return iter(DataLoader(data, BATCH, sampler=Endless(), num_workers=workers))
+    return iter(DataLoader(data, size, sampler=Endless(), num_workers=workers))
 
 
 def step_seconds(train: Callable[[torch.Tensor], None], source: Any, settle: int) -> list[float]:
@@ -159,22 +176,19 @@ def step_seconds(train: Callable[[torch.Tensor], None], source: Any, settle: int
 
 def parts(train: Callable[[torch.Tensor], None], disk: Disk) -> dict[str, Any]:
     """Measure each part of a step alone; times in seconds per batch."""
-    data = Images(disk, 1.0)
-    one = torch.stack(data.__getitems__(list(range(BATCH))))
-    order = iter(Endless())
-    fetched = batches(data, 0)
-    constant = batches(Constant(one), 1)
+    data, size = Images(disk, 1.0), disk.setting.batch
+    one = torch.stack(data.__getitems__(list(range(size))))
+    fetched = batches(data, size, 0)
+    constant = batches(Constant(one), size, 1)
     return {
         "compute": [_timed(lambda: train(one)) for _ in range(STEPS)],
         "prepare": [_timed(lambda: next(fetched)) for _ in range(STEPS)],
-        "compute_beside": _beside(
-            lambda: data.__getitems__(list(range(BATCH))), lambda: train(one)
-        ),
+        "compute_beside": _beside(lambda: data.__getitems__(list(range(size))), lambda: train(one)),
         "handed_over": step_seconds(train, constant, SETTLE),
         "effective_cores": [
             effective_cores(2, seconds=0.6, work=work) for work in (None, lambda: train(one))
         ],
-        "memory_bytes_per_second": _memory_rate(data, order),
+        "memory_bytes_per_second": _memory_rate(data),
     }
 
 
@@ -215,17 +229,18 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _memory_rate(data: Images, order: Iterator[int]) -> float:
-    items = [next(order) for _ in range(ITEMS)]
-    taken = _timed(lambda: [bytearray(data.cache[item]) for item in items])
-    return ITEMS * ITEM_BYTES / taken
+def _memory_rate(data: Images) -> float:
+    order = np.random.default_rng(1).permutation(ITEMS).tolist()
+    taken = _timed(lambda: [bytearray(data.cache[item]) for item in order])
+    return ITEMS * data.disk.setting.item_bytes / taken
 
 
 def cell(train: Any, disk: Disk, fraction: float, workers: int, *, recent: bool) -> dict[str, Any]:
     """Measure training beside the loader."""
     data = Images(disk, fraction, recent=recent)
-    settle = max(SETTLE, 4 * workers) + (ITEMS // BATCH if recent else 0)
-    seconds = step_seconds(train, batches(data, workers), settle)
+    size = disk.setting.batch
+    settle = max(SETTLE, 4 * workers) + (ITEMS // size if recent else 0)
+    seconds = step_seconds(train, batches(data, size, workers), settle)
     kind = "recent" if recent else "fixed"
     found = {"cache": kind, "fraction": fraction, "workers": workers, "seconds": seconds}
     print(f"{kind} {fraction} x{workers}: {1e3 * fmean(seconds):.2f} ms", flush=True)
@@ -236,12 +251,14 @@ def main() -> None:
     """Measure parts, all cells up and down, and parts again."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--setting", choices=SETTINGS, default="even")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    disk = Disk(chosen.out / "items.bin")
-    write_items(disk.path)
-    train = training()
+    setting = SETTINGS[chosen.setting]
+    disk = Disk(chosen.out / "items.bin", setting)
+    write_items(disk.path, setting)
+    train = training(setting)
     wanted = [(f, w, False) for w in WORKERS for f in FRACTIONS] + [(f, 0, True) for f in RECENT]
     measured = [parts(train, disk)]
     cells = []
@@ -252,9 +269,9 @@ def main() -> None:
     for each in measured:
         shown = {k: v if isinstance(v, float) else trimmed_mean(v) for k, v in each.items()}
         print(shown, each["effective_cores"], flush=True)
-    facts = {"items": ITEMS, "batch": BATCH, "item_bytes": ITEM_BYTES, "disk": DISK}
+    facts = {"items": ITEMS, **setting._asdict()}
     text = json.dumps({**facts, "parts": measured, "cells": cells})
-    (chosen.out / "loading.json").write_text(text)
+    (chosen.out / f"loading-{chosen.setting}.json").write_text(text)
 
 
 if __name__ == "__main__":

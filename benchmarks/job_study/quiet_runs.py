@@ -10,21 +10,37 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foretrace.tracer.measure import FIXED_ENVIRONMENT
 
-RUNS = ("batch_schedules.py", "loading.py")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).parent
+CHANGES = [f"batch_size(n={size})" for size in (32, 64, 128, 256)]
+
+
+def commands(out: Path) -> Iterator[list[str]]:
+    """Yield what is run, in order."""
+    yield [str(HERE / "batch_schedules.py"), "--out", str(out)]
+    for setting in ("even", "slow-disk"):
+        yield [str(HERE / "loading.py"), "--setting", setting, "--out", str(out)]
+    for model in ("cnn", "mlp"):
+        recording, job = out / f"{model}-16.parquet", f"{HERE / 'batch_schedules.py'}:{model}_job"
+        calibrate = ["-m", "foretrace", "calibrate", str(recording), job, *CHANGES]
+        yield [*calibrate, "--seconds", "6", "--no-cache"]
 
 
 def main() -> None:
-    """Run each script in a process of its own; one that fails stops the rest."""
+    """Run each in a process of its own; one that fails stops the rest."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    for name in RUNS:
-        command = [sys.executable, str(Path(__file__).with_name(name)), "--out", str(out)]
-        subprocess.run(command, env=os.environ | FIXED_ENVIRONMENT, check=True)
+    parser.add_argument("--from", dest="first", type=int, default=1, help="start at this one")
+    chosen = parser.parse_args()
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    for command in list(commands(chosen.out))[chosen.first - 1 :]:
+        subprocess.run([sys.executable, *command], env=os.environ | FIXED_ENVIRONMENT, check=True)
 
 
 if __name__ == "__main__":
