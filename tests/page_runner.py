@@ -170,7 +170,9 @@ def extras() -> set[str]:
 def extras_of(text: str) -> set[str]:
     """Return the optional parts that *text* tells to install."""
     return {
-        name for found in re.findall(r"foretrace\[([^]]+)\]", text) for name in found.split(",")
+        name
+        for found in re.findall(r"(?:foretrace|\.)\[([\w,-]+)\]", text)
+        for name in found.split(",")
     }
 
 
