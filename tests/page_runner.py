@@ -169,11 +169,8 @@ def extras() -> set[str]:
 
 def extras_of(text: str) -> set[str]:
     """Return the optional parts that *text* tells to install."""
-    return {
-        name
-        for found in re.findall(r"(?:foretrace|\.)\[([\w,-]+)\]", text)
-        for name in found.split(",")
-    }
+    lists = re.findall(r"(?:foretrace|\.)\[([\w,-]+)\]", text)
+    return {name for names in lists for name in names.split(",")}
 
 
 def commands() -> dict[str, Any]:

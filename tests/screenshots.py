@@ -44,7 +44,7 @@ def main() -> None:
         vgg, resnet = (recorded(model, Path(folder)) for model in ("vgg19", "resnet50"))
         workers = reported(resnet, "ddp(workers=4, network='1Gbps')", Path(folder))
         take(browser, workers, out / "report.png", color_scheme="light", **DESK)
-        fused = reported(vgg, "fused_optimizer(kind='fused')", Path(folder))
+        fused = reported(vgg, "fused_optimizer", Path(folder))
         take(browser, fused, out / "report-phone-dark.png", color_scheme="dark", **PHONE)
         with served(resnet) as address, opened(browser, address, **DESK) as page:
             ask(page)
