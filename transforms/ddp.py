@@ -199,7 +199,7 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     notes = [
         f"ddp: {workers} workers on {where} add up {added}",
         f"ddp: all-reduces per step: {per_step}, the first as {first}",
-        f"ddp: the slowest worker is {plan.late_ns / 1e6:.2g} ms behind at the end of a step",
+        f"ddp: the slowest worker is {plan.late_ns / 1e6:.3g} ms behind at the end of a step",
     ]
     if found[0].source not in EXACT:
         notes.append(f"ddp: sizes of gradients are {found[0].source}; they become ready evenly")

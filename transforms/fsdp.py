@@ -134,7 +134,7 @@ def fsdp(
         of_workers(changed, workers, placed),
         f"fsdp: {len(found) // graph.steps} units, {size / 1e6:.3g} MB of parameters, on {workers} "
         f"workers of {placed.cluster.name}; stage {stage}, gathered {ahead} units ahead",
-        *([f"fsdp: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
+        *([f"fsdp: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
     )
 
 

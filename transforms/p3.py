@@ -111,7 +111,7 @@ def p3(
         of_workers(changed, workers, Placed(placed.cluster, devices)),
         f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of "
         f"{slice_mb:g} MB over {placed.cluster.name}, the first layers first",
-        *([f"p3: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
+        *([f"p3: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
     )
 
 

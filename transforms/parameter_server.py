@@ -130,7 +130,7 @@ def parameter_server(
         of_workers(changed, workers, Placed(placed.cluster, job.workers) if waits else None),
         f"parameter_server: {workers} workers push and pull {size / 1e6:.3g} MB, {servers} "
         f"servers, {placed.cluster.name}, {mode}",
-        *([f"parameter_server: the slowest worker is {late / 1e6:.2g} ms late"] if late else []),
+        *([f"parameter_server: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
         *([] if waits else [_range(stages)]),
     )
 
