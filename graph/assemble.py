@@ -98,7 +98,7 @@ def _notes(parts: Parts, chosen: Selection) -> tuple[str, ...]:
     if strange:
         notes.append(
             f"{strange} synchronisation{'s' * (strange > 1)} waited for something untraced: "
-            "their length stays work"
+            f"{'their' if strange > 1 else 'its'} length stays work"
         )
     if chosen.dropped_threads:
         notes.append(
