@@ -84,7 +84,7 @@ def real_runs(archive: Path) -> list[Real]:
 
 def _is_offer(cell: Cell) -> bool:
     is_slow = cell.rate_mbit is not None and cell.rate_mbit <= MOST_MBIT
-    return cell.scheme == "ddp" and is_slow and not (cell.problems or max(cell.racks))
+    return cell.scheme == "ddp" and is_slow and not (cell.problems or any(cell.racks))
 
 
 def _real(cell: Cell) -> Real:

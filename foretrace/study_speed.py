@@ -69,8 +69,10 @@ def tries(form: Form, *, chosen: bool) -> Iterator[Tried]:
 def _tried(form: Form, terms: Floats, grid: Grid, points: Points) -> Tried:
     real = form.speeds(terms, *grid)
     _, low, high = fit(points, form).speeds(*grid).T
-    errors = [np.abs(rule(points, form)(*grid) / real - 1).mean() for rule in (relative, absolute)]
-    return Tried(*errors, ((low <= real) & (real <= high)).mean())
+    own, other = (
+        float(np.abs(rule(points, form)(*grid) / real - 1).mean()) for rule in (relative, absolute)
+    )
+    return Tried(own, other, float(((low <= real) & (real <= high)).mean()))
 
 
 def speed_section(_recorded: Path) -> list[str]:
