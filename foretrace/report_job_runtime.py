@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from foretrace.job_steps import change_of, total_of
 from foretrace.replay.job_answer import exactly
 from foretrace.replay.job_runtime import (
+    TESTED_SPREAD,
     TESTED_TIMES,
     WANDER,
     Runtime,
@@ -139,6 +140,11 @@ def _exactness(found: Runtime, asked: Asked) -> list[str]:
         )
     elif found.more:
         notes.append(f"to be within {asked.within:.1%}, take {found.more:,} more samples")
+    if found.spread > TESTED_SPREAD:
+        notes.append(
+            f"the middle half of the steps spreads by {found.spread:.0%}, more than in any series "
+            "on which the interval was tested: other things than their work set the pace"
+        )
     if asked.steps > TESTED_TIMES * (found.startup + found.sample):
         notes.append(
             f"the job is more than {TESTED_TIMES} times as long as its sample, for which the "

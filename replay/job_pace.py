@@ -21,7 +21,7 @@ CRITICAL = 40.1
 of series (Shao and Zhang, Testing for change points in time series, JASA 105, 2010)."""
 TINY = 1e-9
 """Relative to the spread of the steps: rounding."""
-SHORTEST = 0.05
+SHORTEST = 0.1
 """Share of the steps that lie on either side of a change at least."""
 
 

@@ -40,8 +40,10 @@ steps, beyond what these show: taken from the 31 different steady series of the 
 that are public here, and the only figure that was. ``docs/accuracy-job.md`` tries it on others."""
 Z = 1.645
 """Half an interval of 90 %, in standard deviations."""
-TESTED_STEPS, TESTED_TIMES = 40, 10
-"""Sizes of a sample, and of a job over that of its sample, for which intervals were tested."""
+TESTED_STEPS, TESTED_TIMES, TESTED_SPREAD = 40, 10, 0.07
+"""Sizes of a sample, and of a job over that of its sample, and spreads of its steps, for which
+intervals were tested. Where steps spread by more, other things than their work set the pace, such
+as other processes, or an environment; how these go on, no sample tells."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Runtime:
     ``total`` is the answer, ``step`` the time of a step once the job has its pace. The first
     ``startup`` steps took ``startup_s`` together, and the next ``sample`` were averaged. ``more``
     says how many further ones would make the interval as narrow as was asked: 0 where it is, and
-    ``None`` where no number would.
+    ``None`` where no number would. ``spread`` is the width of the middle half of the sample, over
+    its median.
     """
 
     total: Answer
@@ -60,6 +63,7 @@ class Runtime:
     startup_s: float
     sample: int
     more: int | None
+    spread: float
 
     def of_single_steps(self, stride: int) -> Runtime:
         """Return the same where each sample was *stride* steps."""
@@ -192,8 +196,10 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
     left = max(steps - len(sample), 0)
     total = known + left * mean
     below, above = _off(steady, left)
-    tested = len(steady) >= TESTED_STEPS and steps <= TESTED_TIMES * len(sample)
-    status = VALIDATED if tested or not left else UNVALIDATED
+    spread = _spread(steady) if left else 0.0
+    is_tested = len(steady) >= TESTED_STEPS and steps <= TESTED_TIMES * len(sample)
+    is_tested &= spread <= TESTED_SPREAD
+    status = VALIDATED if is_tested or not left else UNVALIDATED
     ends = (total - left * mean * min(below, 1.0), total + left * mean * above)
     return Runtime(
         total=Answer(total, *ends, "s", status=status),
@@ -202,7 +208,18 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
         startup_s=float(sample[:startup].sum()),
         sample=len(steady),
         more=_more(steady, left, within * total / (left * mean)) if left else 0,
+        spread=spread,
     )
+
+
+def _spread(steady: Floats) -> float:
+    """Return how wide the middle half of the steps is, over their median.
+
+    >>> round(_spread(np.array([1.0, 1.1, 1.2, 1.3, 9.0])), 3)
+    0.167
+    """
+    low, median, high = np.quantile(steady, [0.25, 0.5, 0.75])
+    return float((high - low) / median)
 
 
 def _off(steady: Floats, left: float) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from foretrace.replay.job_runtime import plain_product, runtime, two_lengths
 from foretrace.replay.job_sampling import between_periods, relative_interval
 
 SERIES = Path(__file__).parents[2] / "shared" / "fixtures" / "chronus-iterations"
+CALM = [5.0, *np.tile([0.110, 0.112, 0.111, 0.113], 15)]
 STEADY = [5.0, *np.tile([0.10, 0.12, 0.11, 0.13], 15)]
 
 
@@ -122,6 +123,11 @@ def test_periods_that_differ_stay_in_the_interval() -> None:
     assert between_periods(mixed) < 0.01
 
 
+def test_a_few_odd_steps_at_the_end_are_no_change_of_pace() -> None:
+    """Less than a tenth of the sample says nothing of what follows."""
+    assert runtime([*CALM[:-3], 0.2, 0.2, 0.2], 600).startup == 1
+
+
 def test_more_samples_are_asked_for_where_they_help() -> None:
     """Steps that scatter by half need more of them to be within 1 %; periods never average out."""
     scattered = [9.0, *np.tile([0.05, 0.15, 0.1, 0.2, 0.05, 0.1, 0.2], 8)]
@@ -155,10 +161,18 @@ def test_what_carries_no_answer_is_refused(
     assert "\n" not in str(found.value)
 
 
-def test_a_job_much_longer_than_its_sample_was_not_tested() -> None:
-    """The answer says so itself."""
-    assert runtime(STEADY, 600).total.status == VALIDATED
-    assert runtime(STEADY, 700).total.status == UNVALIDATED
+@pytest.mark.parametrize(
+    ("seconds", "steps", "status"),
+    [
+        (CALM, 600, VALIDATED),
+        (CALM, 700, UNVALIDATED),  # more than ten times as long as its sample
+        (CALM[:31], 300, UNVALIDATED),  # a sample of 30
+        (STEADY, 600, UNVALIDATED),  # the middle half spreads by 13 %
+    ],
+)
+def test_what_was_not_tested_says_so(seconds: list[float], steps: int, status: str) -> None:
+    """Intervals were tested from 40 steps that spread little, for jobs ten times as long."""
+    assert runtime(seconds, steps).total.status == status
 
 
 def test_other_readings_of_the_same_samples() -> None:
