@@ -22,7 +22,7 @@ of series (Shao and Zhang, Testing for change points in time series, JASA 105, 2
 TINY = 1e-9
 """Relative to the spread of the steps: rounding."""
 SHORTEST = 0.1
-"""Share of the steps that lie on either side of a change at least."""
+"""Share of the steps that lie on either side of a change at least; fewer are odd steps."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,10 @@ def pace_change(seconds: Floats) -> Change | None:
     contrasts = np.cumsum(scaled)[:-1] ** 2 * len(seconds)
     wandering = _wandering(scaled) + _wandering(scaled[::-1])[::-1]
     statistic = (contrasts / np.maximum(wandering, TINY))[ends - 1 : len(seconds) - ends]
-    if statistic.max() <= CRITICAL:
+    largest = int(statistic.argmax())
+    if statistic[largest] <= CRITICAL or largest in (0, len(statistic) - 1):
         return None
-    at = int(statistic.argmax()) + ends
+    at = largest + ends
     return Change(at, float(seconds[:at].mean()), float(seconds[at:].mean()))
 
 
