@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 OWN_TIME = ("thread", "fork", "join")
-BETWEEN_DOUBT = 0.02
-"""Standard deviation of an interpolated step, as a share (docs/accuracy-job.md)."""
+RECORDING_DOUBT, BETWEEN_DOUBT = 0.02, 0.03
+"""Standard deviation of a recorded step beside those of other recordings, and of one interpolated
+between two, as shares (docs/accuracy-job.md)."""
 
 
 def epoch_costs(
@@ -76,18 +77,22 @@ def _by_size(graphs: Sequence[Graph]) -> dict[int, Graph]:
 def _step(
     recorded: dict[int, Graph], size: int, calibration: Calibration | None
 ) -> tuple[float, float]:
-    """Return the step in ns with *size* samples, and its standard deviation as a share."""
+    """Return the step in ns with *size* samples, and its standard deviation as a share.
+
+    Pairs that validate the what-if doubled the batch: what is unknown adds up over doublings.
+    """
     if size in recorded:
         measured = measured_step(recorded[size])
         low, high = step_interval(measured.samples_ns)
-        return float(measured.step_ns), (high - low) / 2 / Z
+        return float(measured.step_ns), float(np.hypot((high - low) / 2 / Z, RECORDING_DOUBT))
     for below, above in pairwise(recorded):
         if below < size < above:
             return between(recorded[below], recorded[above], size), BETWEEN_DOUBT
     nearest = min(recorded, key=lambda known: abs(np.log(known / size)))
     found = predict(recorded[nearest], parse_scenario([f"batch_size(n={size})"]), calibration)
     low, high = found.interval_ns
-    return found.predicted_ns, (high - low) / 2 / Z / found.predicted_ns
+    doublings = max(abs(float(np.log2(nearest / size))), 1.0)
+    return found.predicted_ns, doublings * (high - low) / 2 / Z / found.predicted_ns
 
 
 def between(small: Graph, large: Graph, size: int) -> float:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import stats
 
 from foretrace.errors import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 MISFIT = 1.4
 """Costs of two batch sizes off by ratios further apart than this do not fit the job."""
-DRIFT = 0.1
-"""Change of pace within a regime, as a share, beyond which nothing is predicted from it."""
-ENOUGH = 6
-"""Epochs of a regime from which its pace can be judged."""
-FEW_EPOCHS_NOISE = 0.02
-"""Spread of epochs, as a share, where fewer than three were seen (prior)."""
+DRIFT, FALSE_ALARMS = 0.1, 0.01
+"""A pace drifts if it changes by this share over a regime, and would seem to in so few cases."""
+LEAST_DOUBT = 1e-3
+"""No mean is taken to be known better, even where all epochs took equally long."""
+NOISE = 0.02
+"""Spread of epochs, as a share, where too few were seen to tell (prior)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Cost:
 
     seconds: float
     doubt: float = 0.03
-    noise: float = FEW_EPOCHS_NOISE
+    noise: float = NOISE
     seen: int = 0
 
 
@@ -40,74 +46,113 @@ def learned(
     sizes: Sequence[int],
     seconds: Sequence[float],
     known: Mapping[int, Cost],
-    modes: Sequence[int],
+    to_come: Sequence[int],
 ) -> dict[int, Cost]:
-    """Return the cost of each of *modes*.
+    """Return the cost of each batch size *to_come*.
 
     A size that was seen costs what its epochs took; any other what was *known*, at the pace of
-    the sizes that were seen. The first epoch of a job starts it up: it counts only where there
-    are fewer than two more of its kind.
+    the nearest size that was seen. Where both can be said they are averaged by what is certain.
+    The first epoch of a regime sets it up: it counts only where fewer than two more follow.
 
     Raises
     ------
     RefusedError
-        A mode was neither seen nor known, the known costs do not fit, or the pace drifts.
+        A size was neither seen nor known, the known costs do not fit, or the pace drifts.
     """
-    seen = {size: _epochs_of(size, sizes, seconds) for size in dict.fromkeys(sizes)}
-    shown = {size: _shown(size, epochs) for size, epochs in seen.items() if len(epochs)}
-    pace = _pace(shown, known)
-    missing = [size for size in modes if size not in shown and size not in known]
-    if missing:
-        raise RefusedError(
-            f"what an epoch of {missing[0]} samples per step takes is not known; give its cost"
-        )
-    return {size: shown[size] if size in shown else _paced(known[size], pace) for size in modes}
-
-
-def _epochs_of(size: int, sizes: Sequence[int], seconds: Sequence[float]) -> np.ndarray:
-    """Return the seconds of the finished epochs of *size* that show its pace."""
-    finished = np.array(sizes[: len(seconds)])
-    found = np.array(seconds)[finished == size]
-    starts_up = len(finished) > 0 and finished[0] == size and len(found) > 2  # noqa: PLR2004
-    return found[1:] if starts_up else found
-
-
-def _shown(size: int, epochs: np.ndarray) -> Cost:
-    count, mean = len(epochs), float(epochs.mean())
-    _refuse_drift(size, epochs)
-    noise = FEW_EPOCHS_NOISE if count < 3 else float(epochs.std(ddof=1)) / mean  # noqa: PLR2004
-    return Cost(mean, noise / np.sqrt(count), noise, count)
-
-
-def _refuse_drift(size: int, epochs: np.ndarray) -> None:
-    """Refuse a pace that changes steadily: neither its mean nor its last value would last."""
-    if len(epochs) < ENOUGH:
-        return
-    third = len(epochs) // 3
-    first, last = epochs[:third], epochs[-third:]
-    change = last.mean() / first.mean() - 1
-    if abs(change) > DRIFT and (min(last) > max(first) or max(last) < min(first)):
-        raise RefusedError(
-            f"epochs of {size} samples per step drift: the last third is {change:+.0%} off the "
-            "first; find out why, or give later epochs only"
-        )
-
-
-def _pace(shown: Mapping[int, Cost], known: Mapping[int, Cost]) -> float:
-    """Return by which factor this job is slower than the costs known beforehand."""
-    ratios = {
-        size: cost.seconds / known[size].seconds for size, cost in shown.items() if size in known
+    seen = _seen(sizes, seconds)
+    noise = _noise(seen.values())
+    shown = {
+        size: Cost(float(epochs.mean()), noise / len(epochs) ** 0.5, noise, len(epochs))
+        for size, epochs in seen.items()
     }
-    if not ratios:
-        return 1.0
-    slow, fast = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
-    if ratios[slow] > MISFIT * ratios[fast]:
+    paces = {size: c.seconds / known[size].seconds for size, c in shown.items() if size in known}
+    for size in to_come:
+        _refuse_drift(size, seen.get(size, np.empty(0)))
+    return {size: _best(size, shown, known, paces) for size in to_come}
+
+
+def _seen(sizes: Sequence[int], seconds: Sequence[float]) -> dict[int, Floats]:
+    """Return the seconds of the finished epochs that show the pace of each size."""
+    finished = zip(sizes, seconds, strict=False)
+    found: dict[int, list[float]] = {}
+    for size, regime in groupby(finished, key=lambda epoch: epoch[0]):
+        epochs = [took for _size, took in regime]
+        found.setdefault(size, []).extend(epochs[1:] if len(epochs) > 2 else epochs)  # noqa: PLR2004
+    return {size: np.array(epochs) for size, epochs in found.items()}
+
+
+def _noise(regimes: Iterable[Floats]) -> float:
+    """Return the spread of epochs around the mean of their size, as a share."""
+    relative = [epochs / epochs.mean() - 1 for epochs in regimes]
+    free = sum(len(each) - 1 for each in relative)
+    if free < 2:  # noqa: PLR2004 - one difference says little
+        return NOISE
+    return float(np.sqrt(sum((each**2).sum() for each in relative) / free))
+
+
+def _refuse_drift(size: int, epochs: Floats) -> None:
+    """Refuse a pace that changes steadily: neither its mean nor its last value would last."""
+    if len(epochs) < 3:  # noqa: PLR2004 - nothing is steady yet
+        return
+    at = np.arange(len(epochs))
+    line = stats.theilslopes(epochs, at)[0] * (len(epochs) - 1) / epochs.mean()
+    if abs(line) > DRIFT and stats.kendalltau(at, epochs).pvalue < FALSE_ALARMS:
         raise RefusedError(
-            f"the costs do not fit: epochs of {slow} samples per step take {ratios[slow]:.2f} "
-            f"times what was given, those of {fast} {ratios[fast]:.2f} times"
+            f"epochs of {size} samples per step drift by {line:+.0%} from the first to the last; "
+            "find out why, or give later epochs only"
         )
-    return float(np.exp(np.average(np.log(list(ratios.values())))))
 
 
-def _paced(cost: Cost, pace: float) -> Cost:
-    return Cost(cost.seconds * pace, cost.doubt, cost.noise)
+def _best(
+    size: int, shown: Mapping[int, Cost], known: Mapping[int, Cost], paces: Mapping[int, float]
+) -> Cost:
+    """Return what was shown of *size*, what was known, or the mean of both."""
+    if size not in shown:
+        return _foreseen(size, known, paces)
+    others = {other: pace for other, pace in paces.items() if other != size}
+    if size not in known or not others or not _agree(others):
+        return shown[size]
+    return _averaged(shown[size], _foreseen(size, known, others))
+
+
+def _averaged(shown: Cost, foreseen: Cost) -> Cost:
+    """Return the mean of two costs, each weighed by how certain it is."""
+    weights = [max(cost.doubt, LEAST_DOUBT) ** -2 for cost in (shown, foreseen)]
+    seconds = np.average([np.log(shown.seconds), np.log(foreseen.seconds)], weights=weights)
+    return replace(shown, seconds=float(np.exp(seconds)), doubt=float(sum(weights) ** -0.5))
+
+
+def _foreseen(size: int, known: Mapping[int, Cost], paces: Mapping[int, float]) -> Cost:
+    """Return the known cost of *size* at the pace of its nearest neighbour.
+
+    *paces* are the factors by which sizes that were seen are slower than known; by how much these
+    disagree is doubt about the next one.
+    """
+    if size not in known:
+        raise RefusedError(
+            f"what an epoch of {size} samples per step takes is not known; give its cost"
+        )
+    if not paces:
+        return known[size]
+    slow, fast = _extremes(paces)
+    if not _agree(paces):
+        raise RefusedError(
+            f"the costs do not fit: epochs of {slow} samples per step take {paces[slow]:.2f} "
+            f"times what was given, those of {fast} {paces[fast]:.2f} times; measure that of {size}"
+        )
+    nearest = min(paces, key=lambda other: abs(np.log(other / size)))
+    spread = float(np.log(paces[slow] / paces[fast])) / 2
+    cost = known[size]
+    return replace(
+        cost, seconds=cost.seconds * paces[nearest], doubt=float(np.hypot(cost.doubt, spread))
+    )
+
+
+def _extremes(paces: Mapping[int, float]) -> tuple[int, int]:
+    """Return the sizes that are the slowest and the fastest beside what was known."""
+    return max(paces, key=paces.__getitem__), min(paces, key=paces.__getitem__)
+
+
+def _agree(paces: Mapping[int, float]) -> bool:
+    slow, fast = _extremes(paces)
+    return paces[slow] <= MISFIT * paces[fast]

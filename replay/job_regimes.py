@@ -8,7 +8,7 @@ in the epochs so far, or both.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 LEVEL = 0.9
-SAMPLES, SEED = 4000, 0
+DRAWS, SAMPLES, SEED = 16_000, 4000, 0
+EVEN, OPEN = 2.0, 1.0
+"""Parameters of the prior over how a job splits into regimes. At 1 every split is equally likely,
+which the interval rests on; at 2 regimes are rather of one length, as published schedules are."""
 PACE = 0.015
 """Standard deviation of a machine's pace between one minute and another, as a share (prior)."""
 
@@ -66,8 +69,9 @@ class Training:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """Every batch size that was used, is planned, or has a known cost."""
-        return tuple(sorted({*self.sizes, *(self.schedule or ()), *self.costs}))
+        """Every batch size that was used or may be: those planned, else those with a known cost."""
+        to_come = self.costs if self.schedule is None else self.schedule
+        return tuple(sorted({*self.sizes, *to_come}))
 
     @property
     def left(self) -> int:
@@ -101,10 +105,10 @@ def forecast(training: Training) -> Forecast:
     """
     costs = learned(training.sizes, training.seconds, training.costs, training.modes)
     random = np.random.default_rng(SEED)
-    counts = _counts(training, random)
-    samples = _seconds(counts, list(costs.values()), random)
+    counts = _counts(training, EVEN, random).mean(axis=0)
+    samples = _seconds(_counts(training, OPEN, random), list(costs.values()), random)
     means = {size: cost.seconds for size, cost in costs.items()}
-    expected = float(counts.mean(axis=0) @ np.array(list(means.values())))
+    expected = float(counts @ np.array(list(means.values())))
     elapsed = float(sum(training.seconds))
     low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     remaining = Answer(expected, min(low, expected), max(high, expected), "s", LEVEL)
@@ -117,7 +121,7 @@ def forecast(training: Training) -> Forecast:
         naive_total=elapsed + naive_remaining(last, training.left),
         dirichlet_total=elapsed + rule,
         seconds=costs,
-        left=dict(zip(costs, counts.mean(axis=0).tolist(), strict=True)),
+        left=dict(zip(costs, counts.tolist(), strict=True)),
     )
 
 
@@ -133,34 +137,52 @@ def _with_running(training: Training) -> tuple[int, ...]:
     return known[:running]
 
 
-def _counts(training: Training, random: np.random.Generator) -> Floats:
+def _counts(training: Training, evenness: float, random: np.random.Generator) -> Floats:
     """Return samples of how many epochs are left of each mode: one row each, real numbers."""
     modes, left = np.array(training.modes), training.left
     if training.schedule is not None:
         planned = np.array(training.schedule[training.epochs - left :])
         return np.tile((planned[:, None] == modes).sum(axis=0).astype(float), (SAMPLES, 1))
     running = len(training.sizes) - len(training.seconds)
-    weights = _weights(training, left - running)
-    split = np.zeros((SAMPLES, len(modes)))
-    split[:, weights > 0] = random.dirichlet(weights[weights > 0], SAMPLES)
-    return running * (modes == training.sizes[-1]) + (left - running) * split
+    splits = _splits(training, left - running, evenness, random)
+    return running * (modes == training.sizes[-1]) + (left - running) * splits
 
 
-def _weights(training: Training, left: int) -> Floats:
+def _splits(training: Training, left: int, evenness: float, random: np.random.Generator) -> Floats:
+    """Return samples of how the epochs *left* split among the modes; a row adds up to 1.
+
+    The shares of the whole job follow a Dirichlet distribution; what is over stays what it was.
+    So the share of the regime that runs is drawn from those that are at least what it has, by
+    drawing what is left of it and weighing the draws.
+    """
+    now = np.array(training.modes) == training.sizes[-1]
+    weights = _weights(training, left, evenness)
+    drawn = np.zeros((DRAWS, len(now)))
+    drawn[:, weights > 0] = random.dirichlet(weights[weights > 0], DRAWS)
+    share = (_age(training) + left * drawn[:, now].ravel()) / training.epochs
+    likely = share ** (evenness - 1)
+    return drawn[random.choice(DRAWS, SAMPLES, p=likely / likely.sum())]
+
+
+def _weights(training: Training, left: int, evenness: float) -> Floats:
     """Return the parameters of the Dirichlet distribution that splits the epochs *left*.
 
-    The regime that runs and each batch size still to come weigh the same: every split of the
-    future among them is equally likely, and regimes that are over stay what they were. Sizes that
-    were left may return where nothing forbids it: together they weigh as much as changes so far
-    were returns, and the less, the older the regime that runs is beside what is left.
+    Sizes that were left may return where nothing forbids it: together they weigh as much as
+    changes so far were returns, and the less, the older the regime that runs is beside what is
+    left.
     """
-    modes, now = np.array(training.modes), training.sizes[-1]
-    if training.rising:
-        return (modes >= now).astype(float)
-    was_left = np.isin(modes, training.sizes) & (modes != now)
-    age = len(list(takewhile(lambda size: size == now, reversed(training.sizes))))
-    returning = _share_of_returns(training.sizes) * left / (left + age)
-    return np.where(was_left, returning / max(was_left.sum(), 1), 1.0)
+    modes = np.array(training.modes)
+    now = modes == training.sizes[-1]
+    over = np.isin(modes, training.sizes) & ~now
+    to_come = ~over & ~now & ((modes > training.sizes[-1]) | (not training.rising))
+    returning = _share_of_returns(training.sizes) * left / (left + _age(training))
+    returning = 0.0 if training.rising else returning / max(over.sum(), 1)
+    return now + evenness * to_come + returning * over
+
+
+def _age(training: Training) -> int:
+    """Return how many epochs the regime that runs has had."""
+    return len(list(next(regime for _size, regime in groupby(reversed(training.sizes)))))
 
 
 def _share_of_returns(sizes: tuple[int, ...]) -> float:

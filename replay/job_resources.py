@@ -20,8 +20,8 @@ class Step:
     """What one step costs; times in seconds, each measured alone.
 
     ``compute`` is training on a batch at hand, on ``threads`` cores; ``prepare`` the processor time
-    of making a batch whose data lies in memory; ``hand_over`` that of taking it from a worker;
-    ``batch_bytes`` what a batch reads where nothing is cached.
+    of making a batch whose data lies in memory; ``hand_over`` what the training process and a
+    worker each spend on passing it; ``batch_bytes`` what a batch reads where nothing is cached.
     """
 
     compute: float
@@ -75,8 +75,8 @@ def pace(
     Notes
     -----
     Without workers everything follows each other. With workers the slowest of four sets the pace:
-    training with taking over, the workers (each reads and then prepares), the disk that they
-    share, and the processor time of everybody over the effective cores.
+    training with taking over, the workers (each reads, prepares and hands over), the disk that
+    they share, and the processor time of everybody over the effective cores.
 
     Examples
     --------
@@ -91,8 +91,8 @@ def pace(
         return Pace(alone + reading, "one process")
     limits = {
         "training": step.compute + step.hand_over,
-        "cores": (step.threads * step.compute + step.hand_over + step.prepare) / cores,
-        "workers": (step.prepare + reading) / workers,
+        "cores": (step.threads * step.compute + step.prepare + 2 * step.hand_over) / cores,
+        "workers": (step.prepare + step.hand_over + reading) / workers,
         "disk": missed / storage.disk,
     }
     if measured is not None:

@@ -52,7 +52,7 @@ def test_the_cheapest_point_and_every_other(
     assert found["title"] == (
         "Cheapest within 5 % of the best: 2 cores, 2 loader workers, 50% of the data cached"
     )
-    assert found["answers"]["throughput"]["value"] == pytest.approx(10 / 0.026)
+    assert found["answers"]["throughput"]["value"] == pytest.approx(10 / 0.027)
     assert found["answers"]["cost of an epoch"]["unit"] == "EUR"
     assert [(row["cores"], row["cached"]) for row in rows[:3]] == [
         (1, "0%"),

@@ -39,12 +39,12 @@ def test_synergys_form_beyond_the_epoch() -> None:
     [
         (0, 1.0, 2, 0.050, "one process"),
         (0, 0.5, 2, 0.070, "one process"),
-        (1, 1.0, 2, 0.030, "workers"),
-        (1, 0.0, 2, 0.070, "workers"),
-        (2, 1.0, 2, 0.026, "cores"),
+        (1, 1.0, 2, 0.032, "workers"),
+        (1, 0.0, 2, 0.072, "workers"),
+        (2, 1.0, 2, 0.027, "cores"),
         (2, 0.0, 2, 0.040, "disk"),
         (2, 1.0, 4, 0.022, "training"),
-        (3, 1.0, 1, 0.052, "cores"),
+        (3, 1.0, 1, 0.054, "cores"),
     ],
 )
 def test_the_slowest_part_sets_the_pace(
@@ -61,7 +61,7 @@ def test_a_reader_slower_than_the_disk_holds_its_worker_only() -> None:
     """Two workers read 25 MB/s each from a disk with more than both need."""
     found = pace(STEP, Storage(100e6, 25e6), workers=2, hits=0.0, cores=2)
 
-    assert found.seconds == pytest.approx(0.035)
+    assert found.seconds == pytest.approx(0.036)
     assert found.limit == "workers"
 
 
@@ -113,8 +113,8 @@ def test_every_point_has_the_workers_that_suit_it() -> None:
         (2, 0.0, 2, "disk"),
         (2, 1.0, 2, "cores"),
     ]
-    assert rows[3].speed.value == pytest.approx(10 / 0.026)
-    assert rows[3].epoch.value == pytest.approx(2.6)
+    assert rows[3].speed.value == pytest.approx(10 / 0.027)
+    assert rows[3].epoch.value == pytest.approx(2.7)
     assert rows[2].synergy_speed == pytest.approx(1000 / (0.1 * 1024 / 25))
 
 
@@ -152,7 +152,7 @@ def test_the_cheapest_point_near_the_best() -> None:
     assert (cheapest(priced, 0.05).cores, cheapest(priced, 0.05).cache) == (2, 0.5)
     assert cheapest(priced, 0.9).cache == 0.0
     assert (cheapest(free, 0.0).cores, cheapest(free, 0.0).cache) == (2, 0.5)
-    assert cheapest(priced, 0.05).epoch_price == pytest.approx((2 + 50) * 2.6 / 3600)
+    assert cheapest(priced, 0.05).epoch_price == pytest.approx((2 + 50) * 2.7 / 3600)
 
 
 @pytest.mark.parametrize("within", [-0.1, 1.0])
