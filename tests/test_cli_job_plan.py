@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace import cli
+from tests.small_trace import write_small_trace
 from tests.small_training import BATCH, write_small_training
 
 if TYPE_CHECKING:
@@ -95,23 +96,51 @@ def losses(folder: Path) -> str:
     return str(path)
 
 
+def test_samples_need_a_batch_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a recording that does not say it."""
+    call = arguments(tmp_path, "--samples", "1000")
+    call[2] = str(write_small_trace(tmp_path))
+
+    assert "the recording does not say its batch size; give --steps" in refused(capsys, call)
+
+
+def test_what_cannot_be_predicted_is_told_with_a_deadline_that_nothing_meets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It might have met it."""
+    prices = PRICES.replace("[1, 2, 4]", "[2, 3]")
+    call = ["--steps", "36000", "--split-batch", "--mode", "ddp"]
+    said = refused(capsys, arguments(tmp_path, *call, prices=prices, deadline="1s"))
+
+    assert "(1 offers cannot be predicted, such as 3 x one, ddp: 3 workers cannot share" in said
+
+
 def test_the_job_may_end_at_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As many steps as the losses so far foretell; their interval is in that of the time."""
-    call = ["--losses", losses(tmp_path), "--target", "0.435", "--mode", "ddp"]
+    call = ["--losses", losses(tmp_path), "--target", "0.55", "--mode", "ddp"]
     one = rows(planned(capsys, arguments(tmp_path, *call)), 1)["1 x one, ddp"]
-    fixed = rows(planned(capsys, arguments(tmp_path, "--steps", "29000")), 1)["1 x one, ddp"]
+    fixed = rows(planned(capsys, arguments(tmp_path, "--steps", "21222")), 1)["1 x one, ddp"]
 
     assert one["time, h"] == pytest.approx(fixed["time, h"], rel=0.15)
     assert one["to"] - one["from"] > fixed["to"] - fixed["from"]
+
+
+def test_a_loss_that_is_not_surely_reached_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by foretrace job convergence."""
+    call = arguments(tmp_path, "--losses", losses(tmp_path), "--target", "0.05")
+
+    assert "0.05" in refused(capsys, call)
 
 
 def test_stale_gradients_cost_steps_to_a_loss(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As the root of the workers: four need twice as many."""
-    call = ["--mode", "asp", "--losses", losses(tmp_path), "--target", "0.435"]
+    call = ["--mode", "asp", "--losses", losses(tmp_path), "--target", "0.55"]
     found = planned(capsys, arguments(tmp_path, *call))
-    plain = planned(capsys, arguments(tmp_path, "--mode", "asp", "--steps", "29000"))
+    plain = planned(capsys, arguments(tmp_path, "--mode", "asp", "--steps", "21222"))
     of_four = [
         rows(each, 1)["4 x one + 1 x ps, asp"]["time, h"]
         / rows(each, 1)["1 x one + 1 x ps, asp"]["time, h"]

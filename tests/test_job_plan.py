@@ -39,6 +39,15 @@ def test_time_and_cost_follow_from_the_step() -> None:
     assert SURE.cost.unit == "USD"
 
 
+def test_a_closed_form_has_a_cost_too() -> None:
+    """At the same price; where there is none, it has no cost."""
+    known = forecast(SURE.candidate, SURE.step, STEPS, deadline_s=HOUR, closed_form_step_s=0.4)
+
+    assert known.closed_form_s == pytest.approx(1_440)
+    assert known.closed_form_cost == pytest.approx(1.2)
+    assert SURE.closed_form_cost is None
+
+
 def test_the_number_of_steps_may_be_uncertain_too() -> None:
     """3 % and 4 % are 5 % together."""
     found = forecast(
