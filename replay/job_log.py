@@ -53,10 +53,11 @@ def read_log(text: str) -> Log | None:
     """
     lines = list(enumerate(re.split(r"\r\n|\r|\n", text), 1))
     said = [(at, line, seconds) for at, line in lines if (seconds := _said(line)) is not None]
-    if len(said) >= FEWEST_LINES:
-        steps = [_step(line) for _, line, _ in said]
-        return Log([(at, seconds) for at, _, seconds in said], _stride(steps), "lines of the log")
-    return _stamped(lines)
+    stamped = _stamped(lines) if len(said) < FEWEST_LINES else None
+    if stamped is not None or not said:
+        return stamped
+    steps = [_step(line) for _, line, _ in said]
+    return Log([(at, seconds) for at, _, seconds in said], _stride(steps), "lines of the log")
 
 
 def _said(line: str) -> float | None:

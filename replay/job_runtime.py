@@ -120,7 +120,7 @@ def runtime(
     startup = startup_steps(used, skip, within)
     if steps > len(used):
         _check_length(used, startup, lasts_s)
-        _check_pace(every[startup:], startup, within)
+    _check_pace(every[startup:], startup, within)
     return _answer(used, startup, steps, within)
 
 

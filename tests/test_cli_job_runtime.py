@@ -155,6 +155,16 @@ def test_steps_under_the_profiler_are_named_so() -> None:
     assert found.warnings[-1].startswith("the steps were measured under the profiler")
 
 
+def test_a_recording_that_lasts_long_enough_is_not_doubted() -> None:
+    """Twenty steps of 0.2 s last 4 s."""
+    graph = literal([("aten::mm", "host", 0, 5_000, "forward")], wrap=True, measured_step_ns=5_000)
+    meta = replace(graph.meta, unprofiled_step_ns=(200_000_000,) * 20)
+
+    found = recorded_steps(replace(graph, meta=meta))
+
+    assert found.warnings == ("the start of the job was not recorded: its start-up is not counted",)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -43,6 +43,7 @@ def written(folder: Path, text: str) -> Path:
         ("Epoch [1][10/50] Step time: 500 ms\nEpoch [1][20/50] step_time=0.25\n", [0.5, 0.25]),
         ("iteration 1 | elapsed time per iteration (ms): 500.0\n" * 2, [0.5, 0.5]),
         ("step 1: 2.5 steps/s\nstep 2: 5 steps/sec\n", [0.4, 0.2]),
+        ("{'loss': 0.4}\nepoch done, 4 it/s\n", [0.25]),  # no JSON, and only one time
         ('[{"step": 1, "step_time": 0.5}, {"step": 2, "eval_loss": 2.0}]', [0.5]),
         ('{"log_history": [{"loss": 2, "step_time_ms": 500}]}', [0.5]),
     ],
