@@ -118,9 +118,9 @@ def runtime(
     _check_values(every, steps, skip, sample, within)
     used = every if sample is None else every[: skip + sample]
     startup = startup_steps(used, skip, within)
+    _check_pace(every[startup:], startup, within)
     if steps > len(used):
         _check_length(used, startup, lasts_s)
-    _check_pace(every[startup:], startup, within)
     return _answer(used, startup, steps, within)
 
 
