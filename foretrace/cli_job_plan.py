@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.replay.job_answer import Answer
 
+MOST = 10**15
+"""Steps or samples of one job."""
+
 WhatIfs = Annotated[
     list[str] | None, typer.Argument(metavar="[TRANSFORM...]", help="What-ifs that come first.")
 ]
 Deadline = Annotated[str, typer.Option(metavar="T", help="As in 90min, 2h or 1.5d.")]
 PriceList = Annotated[Path, typer.Option(metavar="FILE", help="Machines and their prices, TOML.")]
-Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the recorded batch in all.")]
-Samples = Annotated[int | None, typer.Option(min=1, help="Samples in all, instead of steps.")]
+Steps = Annotated[
+    int | None, typer.Option(min=1, max=MOST, help="Steps of the recorded batch in all.")
+]
+Samples = Annotated[
+    int | None, typer.Option(min=1, max=MOST, help="Samples in all, instead of steps.")
+]
 Losses = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Losses so far, to train until --target.")
 ]

@@ -82,11 +82,12 @@ def speed(
     json: AsJson = False,
 ) -> None:
     """Show the speed on any number of workers and servers, and where to measure next."""
+    from foretrace.job_steps import is_trace
     from foretrace.replay.job_surface import Form
 
     where = {"network": network, "cluster": cluster, "gradient_mb": gradient_mb}
     form = Form(not own_pace, servers is not None, split_batch is not False)
-    if samples.suffix.lower() == ".csv":
+    if not is_trace(samples):
         _only_of_traces(transforms=transforms, **where, step=step)
         report = _of_speeds(samples, form, (workers, servers), at, noise)
     else:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 COLUMNS = ("workers", "servers", "speed")
+LARGEST = 1e9
 WITHOUT_SERVERS = ("workers", "speed")
 
 
@@ -93,7 +94,9 @@ def _positive(path: Path, number: int, name: str, cells: Mapping[str, str]) -> f
         value = float(cells[name])
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf or (name != "speed" and value != int(value)):
-        needed = "a number above 0" if name == "speed" else "a whole number from 1 on"
+    is_legal = 1 / LARGEST <= value <= LARGEST and (name == "speed" or value == int(value))
+    if not is_legal:
+        needed = f"a number from {1 / LARGEST:g} to {LARGEST:g}"
+        needed = needed if name == "speed" else f"a whole number from 1 to {LARGEST:g}"
         raise RefusedError(f"{path}, line {number}: {name} is {cells[name]!r}; give {needed}")
     return value

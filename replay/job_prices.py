@@ -6,7 +6,6 @@ consider, and what joins them.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -16,6 +15,7 @@ from foretrace.errors import RefusedError
 if TYPE_CHECKING:
     from pathlib import Path
 
+LARGEST = 1e9
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Counts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
 
@@ -80,5 +80,6 @@ def read_prices(path: Path) -> Prices:
 
 
 def _check_price(name: str, price: float) -> None:
-    if not 0 < price < math.inf:
-        raise ValueError(f"{name}: price_per_hour={price} is no price; give a number above 0")
+    if not 0 < price <= LARGEST:
+        legal = f"a number above 0 up to {LARGEST:g}"
+        raise ValueError(f"{name}: price_per_hour={price} is no price; give {legal}")

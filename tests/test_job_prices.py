@@ -47,7 +47,7 @@ def test_machines_and_servers_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("= 0.5", "= 0", "small: price_per_hour=0.0 is no price; give a number above 0"),
+        ("= 0.5", "= 0", "small: price_per_hour=0.0 is no price; give a number above 0 up to"),
         ("= 0.5", "= nan", "small: price_per_hour=nan is no price"),
         ("= 0.5", '= "much"', r"Expected `float`, got `str` - at `\$.machine\[0\].price_per_hour`"),
         ("= 0.1", "= -1", "ps: price_per_hour=-1.0 is no price"),

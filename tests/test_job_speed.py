@@ -178,6 +178,15 @@ def test_points_that_alone_tell_something_are_not_left_out() -> None:
     assert len(left_out(points, ASYNC, relative)) == 4
 
 
+def test_of_very_many_points_some_are_left_out_in_turn() -> None:
+    """A thousand speeds: a hundred are foretold from the others."""
+    chosen = np.random.default_rng(1).choice(OFF_DIAGONAL, 1_000)
+    points = measured(SYNC, list(GRID.workers[chosen]), list(GRID.servers[chosen]))
+
+    assert len(left_out(points, SYNC, proportional)) == 100
+    assert fit(points, SYNC).noise == pytest.approx(NOISE, rel=0.1)
+
+
 def test_the_next_points_lower_the_uncertainty_most() -> None:
     """Of all single points, the first one named leaves the least variance over the grid."""
     rows = np.array([[1.0, 2.0], [1.0, 3.0]])
