@@ -16,7 +16,7 @@ from foretrace.replay import replay
 from foretrace.replay.critical import REASONS, WORK, time_by
 from foretrace.replay.timeline import UNKNOWN
 from foretrace.transforms import apply
-from foretrace.transforms.columns import is_in
+from foretrace.transforms.columns import is_in, of_category
 from foretrace.transforms.kernels import CLASSES, kernel_class
 
 if TYPE_CHECKING:
@@ -132,12 +132,11 @@ def path_causes(timeline: Timeline) -> dict[str, float]:
 
 def causes(graph: Graph) -> Rows:
     """Return what each task's work counts as: a position in `CAUSES`."""
-    kinds, names = graph.tasks["kind"].array, graph.tasks["name"].array
+    kinds, names = graph.tasks["kind"].array, graph.tasks["name"]
     by_kind = [CAUSES.index(KIND_CAUSES.get(str(kind), "host")) for kind in kinds.categories]
     cause = np.array([*by_kind, CAUSES.index("host")])[kinds.codes]
-    by_name = [_cause_of_kernel(str(name)) for name in names.categories]
     kernel = is_in(graph.tasks["kind"], "kernel")
-    cause[kernel] = np.array([*by_name, CAUSES.index("other")])[names.codes[kernel]]
+    cause[kernel] = of_category(names, _cause_of_kernel, CAUSES.index("other"))[kernel]
     return cause
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.columns import Mask, Rows, is_in
+from foretrace.transforms.columns import Mask, Rows, is_in, matches, of_category
 from foretrace.transforms.costs import STREAMING
 from foretrace.transforms.devices import hardware
 from foretrace.transforms.kernels import classes, kernel_class
@@ -129,14 +129,12 @@ def element_bytes(dtypes: str) -> int:
 def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
     """Return each task's class: its operator's where that keeps something, else its kernel's."""
     names = graph.tasks["name"]
-    pools = np.array([*(bool(POOL.search(str(n))) for n in names.cat.categories), False])
-    found = np.where(pools[names.cat.codes.to_numpy()], "pool", classes(names))
+    found = np.where(matches(names, POOL.pattern), "pool", classes(names))
     operator = graph.tasks["operator"].to_numpy()
     if not len(graph.operators):
         return found
-    column = graph.operators["name"]
-    each = np.array([*(_operator_kind(str(n)) for n in column.cat.categories), "other"])
-    own = np.append(each[column.cat.codes.to_numpy()], "other")[operator]
+    each = of_category(graph.operators["name"], _operator_kind, "other")
+    own = np.append(each, "other")[operator]
     host = ~is_in(graph.tasks["kind"], "kernel")
     return np.where(np.isin(own, KEEPING) | host, own, np.where(operator >= 0, "other", found))
 
@@ -233,8 +231,7 @@ def _from_times(graph: Graph, source: Rows) -> Floats:
     device = hardware(graph)
     gbps = None if device is None else device.memory_gbps
     names, lengths = graph.tasks["name"], graph.tasks["duration_ns"].to_numpy()
-    tensors = np.array([*(_tensors_moved(str(n)) for n in names.cat.categories), 0])
-    moved = np.where(source >= 0, tensors[names.cat.codes.to_numpy()][source], 0)
+    moved = np.where(source >= 0, of_category(names, _tensors_moved, 0)[source], 0)
     if gbps is None or not (moved > 0).any():
         return np.full(len(source), np.nan)
     size = np.where(moved > 0, lengths[source] * gbps * STREAMING / np.maximum(moved, 1), np.nan)

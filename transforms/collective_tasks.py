@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ _KINDS = (
 """Kind of a collective by the name of its task, recorded or predicted; the first that fits."""
 
 
+@lru_cache(maxsize=4096)
 def kind_of(name: str) -> str | None:
     """Return the kind of collective that a task of this name runs; ``None`` for anything else.
 
@@ -41,10 +43,9 @@ def kind_of(name: str) -> str | None:
 def kinds_of(graph: Graph) -> list[str | None]:
     """Return the kind of collective of every task; ``None`` for tasks that are none."""
     column = graph.tasks["name"].array
-    by_name = [*(kind_of(str(name)) for name in column.categories), None]
     is_transfer = (graph.tasks["kind"] == "collective").to_numpy()
     return [
-        by_name[code] if transfers else None
+        kind_of(str(column.categories[code])) if transfers and code >= 0 else None
         for code, transfers in zip(column.codes.tolist(), is_transfer.tolist(), strict=True)
     ]
 

@@ -6,7 +6,8 @@ In: frames of `foretrace.graph.model`. Out: arrays and new frames that share wha
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,12 +31,52 @@ def by_category(column: pd.Series, holds: Callable[[str], bool]) -> Mask:
     """Return where *column*'s value satisfies *holds*, asked once per distinct value."""
     values = column.array
     flags = [bool(holds(str(value))) for value in values.categories.tolist()]
-    if sum(flags) > FEW:
-        return np.array([*flags, False])[values.codes]
-    where = np.zeros(len(values), bool)
-    for code, is_wanted in enumerate(flags):
-        if is_wanted:
-            where |= values.codes == code
+    return _where(values.codes, np.array([*flags, False]))
+
+
+def of_category(column: pd.Series, rule: Callable[[str], Any], missing: Any) -> npt.NDArray[Any]:
+    """Return what *rule*, a function of a module, says of each value of a category *column*.
+
+    It is asked once per distinct value, and what it said is kept: many what-ifs ask the same of the
+    same names, of which a recording may have as many as it has kernels.
+
+    Examples
+    --------
+    >>> of_category(pd.Series(["ab", None, "c"], dtype="category"), len, 0).tolist()
+    [2, 0, 1]
+    """
+    values = column.array
+    return _answers(_Categories(values.categories), rule, missing)[values.codes]
+
+
+@dataclass(frozen=True, eq=False)
+class _Categories:
+    """Distinct values of a column, known by identity: an index never changes, and has no hash."""
+
+    index: pd.Index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Categories) and self.index is other.index
+
+    def __hash__(self) -> int:
+        return id(self.index)
+
+
+@lru_cache(maxsize=64)
+def _answers(categories: _Categories, rule: Callable[[str], Any], missing: Any) -> npt.NDArray[Any]:
+    found = np.array([*(rule(str(value)) for value in categories.index.tolist()), missing])
+    found.flags.writeable = False
+    return found
+
+
+def _where(codes: npt.NDArray[Any], flags: Mask) -> Mask:
+    """Return which of *codes* are flagged; the last flag is for code -1."""
+    wanted = np.flatnonzero(flags)
+    if len(wanted) > FEW:
+        return flags[codes]
+    where = np.zeros(len(codes), bool)
+    for code in wanted:
+        where |= codes == code
     return where
 
 
@@ -64,13 +105,15 @@ def matches(column: pd.Series, pattern: str) -> Mask:
         raise TransformError(
             f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
         ) from None
-    return by_category(column, partial(_is_found, found))
+    values = column.array
+    return _where(values.codes, _found(_Categories(values.categories), found))
 
 
-@lru_cache(maxsize=1 << 18)
-def _is_found(pattern: re.Pattern[str], text: str) -> bool:
-    """Tell whether *pattern* occurs in *text*; many what-ifs ask the same of the same names."""
-    return pattern.search(text) is not None
+@lru_cache(maxsize=64)
+def _found(categories: _Categories, pattern: re.Pattern[str]) -> Mask:
+    """Tell in which categories *pattern* is found; many what-ifs ask the same."""
+    found = [bool(pattern.search(str(value))) for value in categories.index.tolist()]
+    return np.array([*found, False])
 
 
 def labelled(column: pd.Series, where: Mask, value: str) -> pd.Categorical:

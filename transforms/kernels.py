@@ -9,10 +9,11 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+from foretrace.transforms.columns import of_category
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
 CLASSES = (
@@ -124,15 +125,9 @@ def tile(name: str) -> tuple[int, int] | None:
 
 def classes(names: pd.Series) -> npt.NDArray[np.str_]:
     """Return the class of each name of a category column; each distinct name is read once."""
-    return _each(names, kernel_class, OTHER)
+    return of_category(names, kernel_class, OTHER)
 
 
 def precisions(names: pd.Series) -> npt.NDArray[np.str_]:
     """Return the precision of each name of a category column."""
-    return _each(names, kernel_precision, UNKNOWN)
-
-
-def _each(names: pd.Series, rule: object, missing: str) -> npt.NDArray[np.str_]:
-    assert callable(rule)
-    found = np.array([*(rule(str(name)) for name in names.cat.categories), missing])
-    return found[names.cat.codes.to_numpy()]
+    return of_category(names, kernel_precision, UNKNOWN)

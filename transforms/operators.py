@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from foretrace.transforms.columns import of_category
+
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
@@ -85,13 +87,10 @@ def autocast(name: str) -> str:
 def task_operator_classes(graph: Graph) -> npt.NDArray[np.str_]:
     """Return the class of each task's innermost operator, by operator or task name."""
     names = graph.tasks["name"]
-    of_name = np.array([*(operator_class(str(n)) for n in names.cat.categories), "other"])
-    found = of_name[names.cat.codes.to_numpy()]
+    found = of_category(names, operator_class, "other")
     if not len(graph.operators):
         return found
-    column = graph.operators["name"]
-    each = np.array([*(operator_class(str(n)) for n in column.cat.categories), "other"])
-    of_operator = each[column.cat.codes.to_numpy()]
+    of_operator = of_category(graph.operators["name"], operator_class, "other")
     operator = graph.tasks["operator"].to_numpy()
     return np.where(operator >= 0, of_operator[operator], found)
 
