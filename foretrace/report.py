@@ -27,7 +27,7 @@ from foretrace.blocks import (
     text,
 )
 from foretrace.catalogue import Catalogue, Entry
-from foretrace.formats import duration, ms, number, percent, places, share
+from foretrace.formats import MEASURED, duration, ms, number, percent, places, share
 from foretrace.predict import Identity, Prediction
 from foretrace.validate import Validation
 
@@ -173,7 +173,7 @@ def _validation_blocks(report: Validation) -> Blocks:
             (
                 "measured",
                 duration(report.measured_after_ns, decimals),
-                report.measured_after_source,
+                MEASURED.get(report.measured_after_source, report.measured_after_source),
             ),
             (
                 "error",
