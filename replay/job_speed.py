@@ -95,17 +95,31 @@ def fit(points: Points, form: Form, noise: float | None = None) -> Surface:
     terms = _relative_terms(points, form)
     found = form.speeds(terms, points.workers, points.servers)
     random = np.random.default_rng(SEED)
-    freedom = len(points.speeds) - len(terms)
-    if noise is None:
-        shown = float(np.sqrt(((found / points.speeds - 1) ** 2).sum() / freedom))
-        noises = shown * np.sqrt(freedom / random.chisquare(freedom, DRAWS))
-    else:
-        shown, noises = noise, np.full(DRAWS, noise)
-    rows = _rows(form, points.workers, points.servers, found)
-    directions, triangle = np.linalg.qr(rows)  # as few rows as terms: the same solutions, faster
-    scatter = noises[:, None] * (random.standard_normal((DRAWS, len(rows))) @ directions)
-    wanted = directions.sum(axis=0) + scatter
-    return Surface(form, terms, np.array([_solved(triangle, each) for each in wanted]), shown)
+    shown, noises = _noises(found / points.speeds - 1, len(terms), noise, random)
+    drawn = _redrawn(_rows(form, points.workers, points.servers, found), noises, random)
+    return Surface(form, terms, drawn, shown)
+
+
+def _noises(
+    scatter: Floats, terms: int, noise: float | None, random: np.random.Generator
+) -> tuple[float, Floats]:
+    """Return the noise that is known, or that *scatter* about so many fitted terms shows.
+
+    Also return what it may be instead: the fewer points there are beyond the terms, the less sure.
+    """
+    if noise is not None:
+        return noise, np.full(DRAWS, noise)
+    freedom = len(scatter) - terms
+    shown = float(np.sqrt((scatter**2).sum() / freedom))
+    return shown, shown * np.sqrt(freedom / random.chisquare(freedom, DRAWS))
+
+
+def _redrawn(rows: Floats, noises: Floats, random: np.random.Generator) -> Floats:
+    """Return the terms fitted to speeds with noise anew, one set for each of *noises*."""
+    directions, triangle = np.linalg.qr(rows)  # as few rows as terms: the same fits, faster
+    scatter = random.standard_normal((len(noises), len(rows))) @ directions
+    wanted = directions.sum(axis=0) + noises[:, None] * scatter
+    return np.array([_solved(triangle, each) for each in wanted])
 
 
 def _check(points: Points, form: Form, least: int) -> None:
