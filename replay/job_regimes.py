@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import RefusedError
-from foretrace.replay.job_answer import Answer
+from foretrace.replay.job_answer import UNVALIDATED, VALIDATED, Answer
 from foretrace.replay.job_regime_costs import Cost, learned
 from foretrace.replay.job_regime_rules import dirichlet_remaining, naive_remaining
 
@@ -30,6 +30,8 @@ DRAWS, SAMPLES, SEED = 16_000, 4000, 0
 EVEN, OPEN = 2.0, 1.0
 """Parameters of the prior over how a job splits into regimes. At 1 every split is equally likely,
 which the interval rests on; at 2 regimes are rather of one length, as published schedules are."""
+MOST_DOUBT = 0.2
+"""Forecasts from costs in more doubt were not tested, or missed too often."""
 PACE = 0.015
 """Standard deviation of a machine's pace between one minute and another, as a share (prior)."""
 
@@ -111,7 +113,8 @@ def forecast(training: Training) -> Forecast:
     expected = float(counts @ np.array(list(means.values())))
     elapsed = float(sum(training.seconds))
     low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    remaining = Answer(expected, min(low, expected), max(high, expected), "s", LEVEL)
+    status = _status(training, costs)
+    remaining = Answer(expected, min(low, expected), max(high, expected), "s", LEVEL, status)
     last = training.seconds[-1] if training.seconds else means[training.sizes[0]]
     rule = dirichlet_remaining(_with_running(training), training.epochs, means)
     return Forecast(
@@ -123,6 +126,13 @@ def forecast(training: Training) -> Forecast:
         seconds=costs,
         left=dict(zip(costs, counts.tolist(), strict=True)),
     )
+
+
+def _status(training: Training, costs: Mapping[int, Cost]) -> str:
+    """Tell whether real trainings have tested such a forecast (docs/accuracy-job.md)."""
+    to_come = (training.schedule or ())[len(training.seconds) :]
+    is_tested = bool(to_come) and max(costs[size].doubt for size in to_come) <= MOST_DOUBT
+    return VALIDATED if is_tested else UNVALIDATED
 
 
 def _later(answer: Answer, seconds: float) -> Answer:
@@ -201,7 +211,10 @@ def _seconds(counts: Floats, costs: list[Cost], random: np.random.Generator) -> 
     means, doubts, noise = (
         np.array([getattr(cost, name) for cost in costs]) for name in ("seconds", "doubt", "noise")
     )
-    each = means * np.exp(doubts * random.standard_normal(counts.shape))
+    off = random.standard_normal(counts.shape)
+    foreseen = np.array([cost.seen == 0 for cost in costs])
+    off[:, foreseen] = random.standard_normal((len(counts), 1))  # one source errs one way
+    each = means * np.exp(doubts * off)
     pace = np.exp(PACE * random.standard_normal(len(counts)))
     spread = np.sqrt(counts @ (means * noise) ** 2) * random.standard_normal(len(counts))
     return (counts * each).sum(axis=1) * pace + spread

@@ -5,13 +5,14 @@ In: a job, a machine and prices as numbers. Out: one row per point.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import RefusedError
-from foretrace.replay.job_answer import Answer
+from foretrace.replay.job_answer import UNVALIDATED, VALIDATED, Answer
 from foretrace.replay.job_resources import (
     Pace,
     Step,
@@ -29,8 +30,13 @@ if TYPE_CHECKING:
 
 LEVEL = 0.9
 DRAWS, SEED = 200, 0
-MODEL_ERROR = 0.06
+ALIKE = 1 + 1e-9
+LEAST = 0.05
+"""No step is expected to take less than this share of its value."""
+MODEL_ERROR = 0.05
 """Relative error that 90 % of the measured cells stay within (docs/accuracy-job.md)."""
+TESTED_CORES, TESTED_WORKERS = 2, 2
+"""What was measured goes so far; beyond it answers count as unvalidated."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,37 @@ class Row:
     epoch_price: float | None
 
 
+@dataclass(frozen=True)
+class _Point:
+    """A job on so many cores of a machine, with so many loader workers and so much data cached."""
+
+    job: Job
+    machine: Machine
+    cores: int
+    workers: int
+    cache: float
+
+    def pace(self, hits: float) -> Pace:
+        """Return the pace where a share *hits* of the data is found in memory."""
+        return self.pace_of(_mean(self.job.compute), _mean(self.job.prepare), hits)
+
+    def pace_of(self, compute: float, prepare: float, hits: float) -> Pace:
+        """Return the pace with these times of the parts."""
+        return pace(
+            self.job.step(compute, prepare),
+            self.machine.storage,
+            workers=self.workers,
+            hits=hits,
+            cores=self.machine.effective(self.cores),
+            measured=self.job.measured.get((self.cores, self.workers)),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """What a step takes behind a cache of fixed content."""
+        return self.pace(fixed_hits(self.cache)).seconds
+
+
 def survey(
     job: Job,
     machine: Machine,
@@ -112,81 +149,66 @@ def survey(
     Without *workers* each point has as many as make it fastest, the fewest of equals.
     """
     rows = []
-    fractions = list(cache)
-    for count in cores:
-        for fraction in fractions:
-            tried = [_row(job, machine, count, fraction, w, price) for w in workers or ()]
-            rows += tried or [_fastest(job, machine, count, fraction, price)]
+    for count, fraction in product(cores, cache):
+        tried = range(2 * count + 1) if workers is None else workers
+        points = [_Point(job, machine, count, w, fraction) for w in tried]
+        chosen = [_fastest(points)] if workers is None else points
+        rows += [_row(point, price) for point in chosen]
     return rows
 
 
-def _fastest(job: Job, machine: Machine, cores: int, fraction: float, price: Price | None) -> Row:
-    means = job.step(_mean(job.compute), _mean(job.prepare))
-    counts = range(2 * cores + 1)
-    paces = [_pace(job, machine, means, cores, w, fixed_hits(fraction)).seconds for w in counts]
-    best = next(w for w in counts if paces[w] <= min(paces) * (1 + 1e-9))
-    return _row(job, machine, cores, fraction, best, price)
+def _fastest(points: Sequence[_Point]) -> _Point:
+    best = min(point.seconds for point in points)
+    return next(point for point in points if point.seconds <= best * ALIKE)
 
 
-def _row(
-    job: Job, machine: Machine, cores: int, fraction: float, workers: int, price: Price | None
-) -> Row:
-    means = job.step(_mean(job.compute), _mean(job.prepare))
-    found = _pace(job, machine, means, cores, workers, fixed_hits(fraction))
-    recent = _pace(job, machine, means, cores, workers, recent_hits(fraction))
-    full = _pace(job, machine, means, cores, workers, 1.0)
-    steps = job.samples / job.batch_size
-    published = synergy(
-        full.seconds * steps,
-        dataset_gb=job.dataset_gb,
-        fraction=fraction,
-        memory_gb_per_s=machine.memory_gb_per_s,
-        disk_mb_per_s=machine.storage.disk / 1e6,
-    )
-    low, high = _interval(job, machine, cores, workers, fraction, found.seconds)
-    epoch = Answer(found.seconds * steps, low * steps, high * steps, "s", LEVEL)
-    value, least, most = (job.batch_size / seconds for seconds in (found.seconds, high, low))
-    hourly = None if price is None else _hourly(price, cores, fraction * job.dataset_gb)
+def _row(point: _Point, price: Price | None) -> Row:
+    job, found = point.job, point.pace(fixed_hits(point.cache))
+    epoch = _seconds(point).scaled(job.samples / job.batch_size, "s")
+    hourly = None if price is None else _hourly(price, point.cores, point.cache * job.dataset_gb)
     return Row(
-        cores=cores,
-        cache=fraction,
-        workers=workers,
-        speed=Answer(value, least, most, "samples/s", LEVEL),
+        cores=point.cores,
+        cache=point.cache,
+        workers=point.workers,
+        speed=_speed(epoch, job.samples),
         limit=found.limit,
-        recent_speed=job.batch_size / recent.seconds,
-        synergy_speed=job.samples / published.epoch,
+        recent_speed=job.batch_size / point.pace(recent_hits(point.cache)).seconds,
+        synergy_speed=job.samples / _published(point),
         epoch=epoch,
         price=hourly,
         epoch_price=None if hourly is None else hourly * epoch.value / 3600,
     )
 
 
-def _pace(job: Job, machine: Machine, step: Step, cores: int, workers: int, hits: float) -> Pace:
-    return pace(
-        step,
-        machine.storage,
-        workers=workers,
-        hits=hits,
-        cores=machine.effective(cores),
-        measured=job.measured.get((cores, workers)),
+def _seconds(point: _Point) -> Answer:
+    """Return the step, its range from repeats of the measurements and the error of the form."""
+    random, value = np.random.default_rng(SEED), point.seconds
+    computes, prepares = (_resampled(t, random) for t in (point.job.compute, point.job.prepare))
+    hits = fixed_hits(point.cache)
+    drawn = [point.pace_of(*t, hits).seconds for t in zip(computes, prepares, strict=True)]
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) / value
+    below, above = (float(np.hypot(max(off, 0), MODEL_ERROR)) for off in (1 - low, high - 1))
+    is_tested = point.cores <= TESTED_CORES and point.workers <= TESTED_WORKERS
+    status = VALIDATED if is_tested else UNVALIDATED
+    return Answer(value, value * max(1 - below, LEAST), value * (1 + above), "s", LEVEL, status)
+
+
+def _speed(epoch: Answer, samples: int) -> Answer:
+    value, low, high = (samples / end for end in (epoch.value, epoch.high, epoch.low))
+    return replace(epoch, value=value, low=low, high=high, unit="samples/s")
+
+
+def _published(point: _Point) -> float:
+    """Return Synergy's epoch, from ours with everything cached."""
+    job, machine = point.job, point.machine
+    found = synergy(
+        point.pace(1.0).seconds * job.samples / job.batch_size,
+        dataset_gb=job.dataset_gb,
+        fraction=point.cache,
+        memory_gb_per_s=machine.memory_gb_per_s,
+        disk_mb_per_s=machine.storage.disk / 1e6,
     )
-
-
-def _interval(
-    job: Job, machine: Machine, cores: int, workers: int, fraction: float, seconds: float
-) -> tuple[float, float]:
-    """Return the range of the step: repeats of the measurements, joined with the model's error."""
-    random = np.random.default_rng(SEED)
-    drawn = [
-        _pace(job, machine, job.step(*pair), cores, workers, fixed_hits(fraction)).seconds
-        for pair in zip(
-            _resampled(job.compute, random), _resampled(job.prepare, random), strict=True
-        )
-    ]
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) / seconds
-    below = float(np.hypot(max(1 - low, 0), MODEL_ERROR))
-    above = float(np.hypot(max(high - 1, 0), MODEL_ERROR))
-    return seconds * max(1 - below, 0.0), seconds * (1 + above)
+    return found.epoch
 
 
 def _resampled(times: Sequence[float], random: np.random.Generator) -> list[float]:
