@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.errors import RefusedError
 from foretrace.replay.job_answer import Answer
 from foretrace.replay.job_runtime import LEAST_S
 from foretrace.replay.job_samples import Samples, read_samples
@@ -87,7 +88,17 @@ def change_of(prediction: Prediction) -> Answer:
 
 
 def total_of(found: Runtime, step: Answer, steps: Answer) -> Answer:
-    """Return the time of *steps* steps: as long a start-up as was found, then *step* each."""
+    """Return the time of *steps* steps: as long a start-up as was found, then *step* each.
+
+    Raises
+    ------
+    RefusedError
+        The job may be over before its start-up is.
+    """
+    if steps.low <= found.startup:
+        raise RefusedError(
+            f"a job of {steps.low:,.0f} steps is over within its start-up of {found.startup}"
+        )
     paced = step.times(_moved(steps, -found.startup), "s")
     return _moved(paced, found.startup_s)
 

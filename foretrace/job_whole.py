@@ -110,10 +110,10 @@ def whole_job(graph: Graph, change: Prediction, plan: Plan) -> JobReport:
     steps = _unless_refused(lambda: _steps(plan, warnings), warnings)
     count = UNKNOWN if steps is None else steps.value
     found = _unless_refused(lambda: _runtime(graph, plan, count, warnings), warnings)
-    answers = {} if found is None else _sides(found, steps, change, plan)
+    answers = found and _unless_refused(lambda: _sides(found, steps, change, plan), warnings)
     return JobReport(
         _title(change, plan),
-        answers,
+        answers or {},
         tables=(_rented(plan),) if plan.rent else (),
         assumptions=((BATCH,) if change.samples != 1 else ()) + change.assumptions,
         warnings=(*warnings, *change.warnings),

@@ -45,9 +45,7 @@ def startup_steps(seconds: Floats, skip: int, within: float) -> int:
     >>> startup_steps(np.array([9.0, 3.0, 0.5] + [1.0, 1.1, 1.05, 1.08] * 5), 1, 0.05)
     3
     """
-    found = min(skip, len(seconds))
-    while found < len(seconds) / 2 and _is_apart(seconds[found:]):
-        found += 1
+    found = skip + _apart(seconds[skip:])
     steady = seconds[found:]
     change = pace_change(steady)
     if change is None or change.at > len(steady) / 2:
@@ -55,10 +53,20 @@ def startup_steps(seconds: Floats, skip: int, within: float) -> int:
     return found + (change.at if change.before > (1 + within) * change.after else 0)
 
 
-def _is_apart(seconds: Floats) -> bool:
-    """Tell whether the first value lies outside the range of the others."""
-    first, others = seconds[0], seconds[1:]
-    return len(others) > 1 and not others.min() <= first <= others.max()
+def _apart(seconds: Floats) -> int:
+    """Return how many of the first values each lie outside the range of all later ones.
+
+    It is at most half of them: values that never settle are no start.
+
+    >>> _apart(np.array([9.0, 0.5, 1.0, 2.0, 1.5, 1.0])), _apart(np.array([4.0, 3.0, 2.0, 1.0]))
+    (2, 2)
+    """
+    if len(seconds) < 3:  # noqa: PLR2004 - a value, and a range of later ones
+        return 0
+    highest = np.maximum.accumulate(seconds[::-1])[-2::-1]
+    lowest = np.minimum.accumulate(seconds[::-1])[-2::-1]
+    is_apart = (seconds[:-1] > highest) | (seconds[:-1] < lowest)
+    return int(np.argmin([*is_apart[: len(seconds) // 2], False]))
 
 
 def pace_change(seconds: Floats) -> Change | None:

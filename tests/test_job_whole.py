@@ -124,6 +124,22 @@ def test_nothing_rests_on_steps_that_drift(recorded: str, tmp_path: Path) -> Non
     assert "not answered: the pace changes" in found.warnings[-1]
 
 
+def test_a_job_that_ends_within_its_start_up_is_not_changed(
+    recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What its start-up takes after a change was not measured."""
+    np.save(tmp_path / "steps.npy", [9.0, 5.0, 3.0, *np.tile([0.10, 0.12, 0.11, 0.13], 15)])
+    graph, plan = build(load(recorded)), Plan(steps=3, samples=str(tmp_path / "steps.npy"))
+
+    found = whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
+
+    assert found.answers == {}
+    assert "is over within its start-up of 3" in found.warnings[0]
+    given = ("--trace", recorded, "--steps", "3")
+    assert cli.run(["job", "runtime", str(plan.samples), *DOUBLED, *given]) == 1
+    assert "a job of 3 steps is over" in capsys.readouterr().err
+
+
 def test_files_lie_beside_the_plan(tmp_path: Path) -> None:
     """Wherever the command is started."""
     path = tmp_path / "job.toml"
