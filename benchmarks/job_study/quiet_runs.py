@@ -30,6 +30,7 @@ def commands(out: Path) -> Iterator[list[str]]:
         recording, job = out / f"{model}-16.parquet", f"{HERE / 'batch_schedules.py'}:{model}_job"
         calibrate = ["-m", "foretrace", "calibrate", str(recording), job, *CHANGES]
         yield [*calibrate, "--seconds", "6", "--no-cache"]
+    yield [str(HERE / "step_times.py"), "--out", str(out / "step-times-quiet.csv")]
 
 
 def main() -> None:
