@@ -49,7 +49,7 @@ WAIT_CAUSES = {
     "launch": "launch latency",
     "queue": "launch queue",
     "return": "return to the host",
-    "event": "waiting between streams",
+    "event": "waiting for streams or ranks",
     "collective": "communication",
     "data": "data loading",
     "resource": "a shared resource",
