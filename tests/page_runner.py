@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LINKED = ("examples", "traces", "docs", "Makefile", "pyproject.toml")
 OPTIONAL = ("torchvision", "transformers", "lightning", "ray")
 """Packages that pages may import, and that need not be installed."""
+UNSTEADY = "the pace changes: steps took"
+"""What is said of a job that was recorded beside other work; no fault of the page."""
 READ_ONLY = ("text", "json", "yaml", "csv")
 CAMPAIGNS = {"record-pairs": cli_pairs._parser, "record-network": cli_network_runs._parser}
 
@@ -190,6 +192,9 @@ def _run_foretrace(arguments: list[str], item: Item, visit: Visit) -> None:
         printed, said = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
             code = cli.run(arguments)
+        if code and re.search(UNSTEADY, said.getvalue()):
+            visit.missing |= _leaves(item)
+            pytest.skip(f"this machine was not quiet: {said.getvalue()}")
         assert code == 0, said.getvalue()
         _compare(item, printed.getvalue())
 
