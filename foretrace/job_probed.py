@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.job_spread import Spread
-    from foretrace.many import Outcome
     from foretrace.predict import Prediction
     from foretrace.replay.job_surface import Form, Surface
 
@@ -59,40 +58,53 @@ class Probed(NamedTuple):
 def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
     """Replay *graph* at the most telling points of *grid*, spread as *like*, and fit *form*.
 
-    The interval of the surface holds that of the replay. Numbers of workers that cannot share the
-    recorded batch, where they should, are no points.
+    The interval of the surface holds that of the replay. Points to which the job cannot be spread,
+    such as workers that do not fill their machines, are passed over.
 
     Raises
     ------
     ForetraceError
-        The job cannot be spread so, or the grid is too small to tell the terms apart.
+        The job cannot be spread so, or too few points tell the terms apart.
     """
     count = len(form.terms) + SPARE
-    if like.splits_batch and (batch := graph.meta.batch_size):
-        grid = Grid(*(axis[batch % grid.workers == 0] for axis in grid))
-    places = next_to_measure(None, form, grid, count + CHECKS, is_noisy=False)
-    spreads = [like._replace(workers=w, servers=p) for w, p in places]
-    predictions = [_known(each) for each in predict_spread(graph, spreads)]
+    replayed = _replayed(graph, form, grid, like, count + CHECKS)
     found = [
         _speed(step_of(each), 1 if form.in_step else workers)
-        for each, (workers, _) in zip(predictions, places, strict=True)
+        for (workers, _), each in replayed.items()
     ]
-    workers, servers = np.array(places, np.float64).T
+    workers, servers = np.array([*replayed], np.float64).T
     speeds = np.array([answer.value for answer in found])
     points = Points(workers[:count], servers[:count], speeds[:count], form.has_servers)
     surface = fit(points, form).blurred(_doubt(found))
     at = surface.speeds(workers, servers)[:, 0].tolist()
     probes = [
         Probe(*place, answer, value, row < count)
-        for row, (place, answer, value) in enumerate(zip(places, found, at, strict=True))
+        for row, (place, answer, value) in enumerate(zip(replayed, found, at, strict=True))
     ]
-    return Probed(surface, points, probes, _of_all(predictions))
+    return Probed(surface, points, probes, _of_all([*replayed.values()]))
 
 
-def _known(outcome: Outcome) -> Prediction:
-    if isinstance(outcome, ForetraceError):
-        raise outcome
-    return outcome
+def _replayed(
+    graph: Graph, form: Form, grid: Grid, like: Spread, count: int
+) -> dict[tuple[int, int], Prediction]:
+    """Predict the job at the *count* most telling points of *grid* that it can be spread to."""
+    known: dict[tuple[int, int], Prediction] = {}
+    while True:
+        places = next_to_measure(None, form, grid, count, is_noisy=False)
+        new = [place for place in places if place not in known]
+        failed: dict[tuple[int, int], ForetraceError] = {}
+        spreads = [like._replace(workers=w, servers=p) for w, p in new]
+        for place, outcome in zip(new, predict_spread(graph, spreads), strict=True):
+            if isinstance(outcome, ForetraceError):
+                failed[place] = outcome
+            else:
+                known[place] = outcome
+        if not failed:
+            return {place: known[place] for place in places}
+        stays = [place not in failed for place in zip(*grid, strict=True)]
+        grid = Grid(*(axis[stays] for axis in grid))
+        if sum(stays) <= len(form.terms):
+            raise next(iter(failed.values()))
 
 
 def _of_all(predictions: Sequence[Prediction]) -> list[str]:

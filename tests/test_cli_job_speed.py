@@ -14,6 +14,23 @@ from tests.small_training import write_small_training
 if TYPE_CHECKING:
     from pathlib import Path
 
+CLUSTER = """
+transport = "tcp"
+devices = ["cpu0", "cpu1"]
+[links.card]
+medium = "network"
+gb_per_s = 1.0
+[links.bus]
+medium = "pcie"
+gb_per_s = 10.0
+[[wire]]
+link = "card"
+pairs = [["nic", "network"]]
+[[wire]]
+link = "bus"
+pairs = [["cpu0", "nic"], ["cpu1", "nic"]]
+"""
+"""A machine of two devices."""
 POINTS = ((1, 1), (1, 4), (4, 1), (4, 4), (2, 3), (3, 2), (4, 2), (2, 4))
 
 
@@ -122,6 +139,17 @@ def test_a_recorded_batch_is_shared_evenly(
     rows = asked(capsys, trace, *options)["tables"][-1]["rows"]
 
     assert {row["workers"] for row in rows} == {1, 2, 4, 8}
+
+
+def test_workers_fill_their_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines of two devices: three workers have no place, and are passed over."""
+    cluster = tmp_path / "pairs.toml"
+    cluster.write_text(CLUSTER, "utf-8")
+    trace = str(write_small_training(tmp_path))
+    options = ["--cluster", str(cluster), "--gradient-mb", "10", "--workers", "10"]
+    rows = asked(capsys, trace, *options)["tables"][-1]["rows"]
+
+    assert {row["workers"] for row in rows} <= {1, 2, 4, 6, 8, 10}
 
 
 @pytest.mark.parametrize("pace", [[], ["--async"]])
