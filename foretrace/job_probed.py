@@ -104,7 +104,8 @@ def _replayed(
         stays = [place not in failed for place in zip(*grid, strict=True)]
         grid = Grid(*(axis[stays] for axis in grid))
         if sum(stays) <= len(form.terms):
-            raise next(iter(failed.values()))
+            texts = [str(error) for error in failed.values()]
+            raise max(failed.values(), key=lambda error: texts.count(str(error)))
 
 
 def _of_all(predictions: Sequence[Prediction]) -> list[str]:
