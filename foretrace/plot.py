@@ -1,8 +1,9 @@
-"""Curves in, a picture out: matplotlib draws it (the optional extra ``plot``)."""
+"""Results in, a picture out: matplotlib draws it (the optional extra ``plot``)."""
 
 from __future__ import annotations
 
 import io
+from functools import singledispatch
 from html import escape
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from foretrace.atomic import check_writable, write_atomically
 from foretrace.errors import ForetraceError
 from foretrace.formats import NS_PER_MS, short
+from foretrace.predict import Prediction
+from foretrace.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from foretrace.sensitivity import Curve, Sensitivity
+    from foretrace.sensitivity import Curve
 
 FORMATS = {".html": "svg", ".svg": "svg", ".png": "png"}
 """What matplotlib writes for each kind of file."""
@@ -35,42 +38,89 @@ def check_plot(path: Path) -> None:
     """
     if path.suffix.lower() not in FORMATS:
         raise ForetraceError(f"{path}: a plot is written to {', '.join(FORMATS)}")
+    _need_matplotlib()
+    check_writable(path)
+
+
+def _need_matplotlib() -> None:
     if find_spec("matplotlib") is None:
         raise ForetraceError("drawing needs matplotlib: pip install 'foretrace[plot]'")
-    check_writable(path)
 
 
 def draw(found: Sensitivity, path: Path) -> None:
     """Draw a panel of curves per kind of part and write it to *path*."""
+    write_picture(path, "Step time if one part took less time", lambda: figure(found))
+
+
+@singledispatch
+def figure(found: object) -> Any:
+    """Return *found*, a `Sensitivity` or a `Prediction`, as a matplotlib figure.
+
+    Raises
+    ------
+    ForetraceError
+        There is no picture of such a thing, or matplotlib is not installed.
+    """
+    raise ForetraceError(f"there is no picture of a {type(found).__name__}")
+
+
+@figure.register
+def _sensitivity(found: Sensitivity) -> Any:
     panels = [of for of in PANELS if any(curve.of == of for curve in found.curves)] or ["lane"]
-    size = (10, 3.4 * len(panels))
-    write_picture(
-        path, "Step time if one part took less time", size, lambda f: _panels(f, found, panels)
-    )
+    return drawn((10, 3.4 * len(panels)), lambda empty: _panels(empty, found, panels))
 
 
-def write_picture(
-    path: Path, title: str, inches: tuple[float, float], draw: Callable[[Any], None]
-) -> None:
-    """Write what *draw* puts into a matplotlib figure; *title* is that of an .html page."""
+@figure.register
+def _prediction(found: Prediction) -> Any:
+    causes = len({*found.critical_path_before, *found.critical_path_after})
+    return drawn((9, 2 + 0.3 * causes), lambda empty: _before_and_after(empty, found))
+
+
+def write_picture(path: Path, title: str, figure: Callable[[], Any]) -> None:
+    """Write the matplotlib figure that *figure* returns; *title* is that of an .html page."""
     check_plot(path)
     kind = FORMATS[path.suffix.lower()]
-    picture = _picture(kind, inches, draw)
-    if path.suffix.lower() == ".html":
-        picture = _page(picture.decode(), title)
-    write_atomically(path, picture)
+    picture = io.BytesIO()
+    with _settings():
+        figure().savefig(picture, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    content = picture.getvalue()
+    is_page = path.suffix.lower() == ".html"
+    write_atomically(path, _page(content.decode(), title) if is_page else content)
 
 
-def _picture(kind: str, inches: tuple[float, float], draw: Callable[[Any], None]) -> bytes:
-    import matplotlib as mpl
+def drawn(inches: tuple[float, float], draw: Callable[[Any], None]) -> Any:
+    """Return a matplotlib figure with what *draw* puts into it."""
+    _need_matplotlib()
     from matplotlib.figure import Figure
 
-    with mpl.rc_context({"svg.hashsalt": "foretrace", "text.parse_math": False}):
-        figure = Figure(figsize=inches, layout="constrained")
-        draw(figure)
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, metadata={"Date": None} if kind == "svg" else None)
-    return drawn.getvalue()
+    with _settings():
+        empty = Figure(figsize=inches, layout="constrained")
+        draw(empty)
+    return empty
+
+
+def _settings() -> Any:
+    import matplotlib as mpl
+
+    return mpl.rc_context({"svg.hashsalt": "foretrace", "text.parse_math": False})
+
+
+def _before_and_after(figure: Any, found: Prediction) -> None:
+    """Draw both critical paths by cause, the longest first."""
+    paths = {"before": found.critical_path_before, "after": found.critical_path_after}
+    causes = sorted({*paths["before"], *paths["after"]}, key=lambda c: paths["before"].get(c, 0.0))
+    axes = figure.add_subplot()
+    for (name, path), shade, shift in zip(paths.items(), SHADES, (0.2, -0.2), strict=False):
+        spots = [at + shift for at in range(len(causes))]
+        lengths = [path.get(cause, 0.0) / NS_PER_MS for cause in causes]
+        axes.barh(spots, lengths, height=0.38, color=shade, label=name)
+    axes.set_yticks(range(len(causes)), causes)
+    axes.set_xlabel("ms of a step on the critical path, as replayed")
+    low, high = (end / NS_PER_MS for end in found.interval_ns)
+    step, after = found.measured.step_ns / NS_PER_MS, found.predicted_ns / NS_PER_MS
+    said = f"{step:.4g} → {after:.4g} ms ({low:.4g} to {high:.4g}, {found.status})"
+    axes.set_title(f"{short(' + '.join(found.scenario), 60)}\n{said}", loc="left", fontsize=10)
+    axes.legend(fontsize=8, loc="lower right")
 
 
 def _panels(figure: Any, found: Sensitivity, panels: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.plot import SHADES, write_picture
+from foretrace.plot import SHADES, drawn, write_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,8 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 100)
 
 def draw_accuracy(pairs: Sequence[PairRow], path: Path) -> None:
     """Draw every pair of *pairs*, and how the errors of the null models are spread beside ours."""
-    write_picture(path, "Predicted against measured", INCHES, lambda figure: _both(figure, pairs))
+    title = "Predicted against measured"
+    write_picture(path, title, lambda: drawn(INCHES, lambda empty: _both(empty, pairs)))
 
 
 def _both(figure: Any, pairs: Sequence[PairRow]) -> None:

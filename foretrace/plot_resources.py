@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from foretrace.plot import SHADES, write_picture
+from foretrace.plot import SHADES, drawn, write_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,8 @@ def draw_resources(rows: Sequence[Row], best: Row, path: Path) -> None:
 
     Solid is a cache of fixed content with its interval, dashed a page cache; a ring marks *best*.
     """
-    write_picture(
-        path, "Throughput over CPU cores and cached data", (9, 5), lambda f: _draw(f, rows, best)
-    )
+    title = "Throughput over CPU cores and cached data"
+    write_picture(path, title, lambda: drawn((9, 5), lambda empty: _draw(empty, rows, best)))
 
 
 def _draw(figure: Any, rows: Sequence[Row], best: Row) -> None:

@@ -6,7 +6,11 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
+import pytest
+
+from foretrace.errors import ForetraceError
 from foretrace.notebook import card
+from foretrace.plot import figure
 from foretrace.predict import predict
 from foretrace.replay import replay
 from foretrace.schema import table
@@ -78,3 +82,24 @@ def test_more_bars_than_fit_are_counted() -> None:
 
     assert len(shown) == 13
     assert "and 3 more" in shown
+
+
+def test_a_prediction_is_drawn_with_two_bars_per_cause() -> None:
+    """The longest cause before the change is on top; the title has the interval."""
+    pytest.importorskip("matplotlib")
+    found = predict(GRAPH, parse_scenario(["faster_kernels(speedup=2)"]))
+    (axes,) = figure(found).axes
+
+    causes = [label.get_text() for label in axes.get_yticklabels()]
+    bars = [patch.get_width() for patch in axes.patches]
+    assert causes[-1] == "kernel"
+    assert len(bars) == 2 * len(causes)
+    assert bars[len(causes) - 1] == 8.0
+    assert bars[-1] == 4.0
+    assert "10 → 5 ms (4 to 6, unvalidated)" in axes.get_title(loc="left")
+
+
+def test_what_has_no_picture_is_refused() -> None:
+    """An error that names it."""
+    with pytest.raises(ForetraceError, match="no picture of a str"):
+        figure("text")
