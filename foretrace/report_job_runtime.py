@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from foretrace.job_steps import change_of, total_of
 from foretrace.replay.job_answer import exactly
 from foretrace.replay.job_runtime import (
+    TESTED_S,
     TESTED_SPREAD,
     TESTED_TIMES,
     WANDER,
@@ -144,6 +145,10 @@ def _exactness(found: Runtime, asked: Asked) -> list[str]:
         notes.append(
             f"the middle half of the steps spreads by {found.spread:.0%}, more than in any series "
             "on which the interval was tested: other things than their work set the pace"
+        )
+    if found.sample * found.step.value < TESTED_S:
+        notes.append(
+            f"the sample lasts less than {TESTED_S:g} s, for which the interval was not tested"
         )
     if asked.steps > TESTED_TIMES * (found.startup + found.sample):
         notes.append(

@@ -40,10 +40,10 @@ steps, beyond what these show: taken from the 31 different steady series of the 
 that are public here, and the only figure that was. ``docs/accuracy-job.md`` tries it on others."""
 Z = 1.645
 """Half an interval of 90 %, in standard deviations."""
-TESTED_STEPS, TESTED_TIMES, TESTED_SPREAD = 40, 10, 0.07
-"""Sizes of a sample, and of a job over that of its sample, and spreads of its steps, for which
-intervals were tested. Where steps spread by more, other things than their work set the pace, such
-as other processes, or an environment; how these go on, no sample tells."""
+TESTED_STEPS, TESTED_S, TESTED_TIMES, TESTED_SPREAD = 40, 4.0, 10, 0.07
+"""Steps and seconds of a sample, length of a job over that of its sample, and spread of its steps,
+for which intervals were tested. Where steps spread by more, other things than their work set the
+pace, such as other processes, or an environment; how these go on, no sample tells."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
     below, above = _off(steady, left)
     spread = _spread(steady) if left else 0.0
     is_tested = len(steady) >= TESTED_STEPS and steps <= TESTED_TIMES * len(sample)
-    is_tested &= spread <= TESTED_SPREAD
+    is_tested &= spread <= TESTED_SPREAD and float(steady.sum()) >= TESTED_S
     status = VALIDATED if is_tested or not left else UNVALIDATED
     ends = (total - left * mean * min(below, 1.0), total + left * mean * above)
     return Runtime(
