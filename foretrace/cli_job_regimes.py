@@ -23,7 +23,8 @@ Epochs = Annotated[
     ),
 ]
 Total = Annotated[
-    int | None, typer.Option("--epochs", help="Epochs of the whole job; a schedule says it, too.")
+    int | None,
+    typer.Option("--epochs", min=1, help="Epochs of the whole job; a schedule says it, too."),
 ]
 Schedule = Annotated[
     str | None,
@@ -149,8 +150,5 @@ def _assumed(training: Training) -> str:
     if training.schedule is not None:
         return "the job follows the schedule"
     if training.rising:
-        return "the batch size never falls; every split of the remaining epochs is equally likely"
-    return (
-        "this regime lasts as much longer as its age suggests; what follows is split among the "
-        "batch sizes by the shares seen so far"
-    )
+        return "the batch size never falls, and every size above this one is still to come"
+    return "every size not seen so far is still to come; others return as often as they did"

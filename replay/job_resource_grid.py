@@ -88,8 +88,9 @@ class Machine:
 class Row:
     """A point of the grid.
 
-    ``speed``, ``recent_speed`` (what was used last is cached) and ``synergy_speed`` are samples
-    per second; ``limit`` is what sets the pace. ``price`` is per hour, ``epoch_price`` per epoch.
+    ``speed``, ``recent_speed`` (what was used last is cached, with the workers that suit that) and
+    ``synergy_speed`` are samples per second; ``limit`` is what sets the pace. ``price`` is per
+    hour, ``epoch_price`` per epoch.
     """
 
     cores: int
@@ -152,8 +153,8 @@ def survey(
     for count, fraction in product(cores, cache):
         tried = range(2 * count + 1) if workers is None else workers
         points = [_Point(job, machine, count, w, fraction) for w in tried]
-        chosen = [_fastest(points)] if workers is None else points
-        rows += [_row(point, price) for point in chosen]
+        groups = [points] if workers is None else [[point] for point in points]
+        rows += [_row(group, price) for group in groups]
     return rows
 
 
@@ -162,8 +163,11 @@ def _fastest(points: Sequence[_Point]) -> _Point:
     return next(point for point in points if point.seconds <= best * ALIKE)
 
 
-def _row(point: _Point, price: Price | None) -> Row:
+def _row(points: Sequence[_Point], price: Price | None) -> Row:
+    """Return the row of the fastest of *points*, which differ in their workers only."""
+    point = _fastest(points)
     job, found = point.job, point.pace(fixed_hits(point.cache))
+    recent = min(each.pace(recent_hits(each.cache)).seconds for each in points)
     epoch = _seconds(point).scaled(job.samples / job.batch_size, "s")
     hourly = None if price is None else _hourly(price, point.cores, point.cache * job.dataset_gb)
     return Row(
@@ -172,7 +176,7 @@ def _row(point: _Point, price: Price | None) -> Row:
         workers=point.workers,
         speed=_speed(epoch, job.samples),
         limit=found.limit,
-        recent_speed=job.batch_size / point.pace(recent_hits(point.cache)).seconds,
+        recent_speed=job.batch_size / recent,
         synergy_speed=job.samples / _published(point),
         epoch=epoch,
         price=hourly,

@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-Workers = Annotated[int, msgspec.Meta(ge=0)]
+Cores = Annotated[int, msgspec.Meta(ge=1, le=1024)]
+Workers = Annotated[int, msgspec.Meta(ge=0, le=1024)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
+MOST_VALUES = 32
+"""Of one axis of the grid."""
 Times = Positive | Annotated[list[Positive], msgspec.Meta(min_length=1)]
 """One time, or one per repeat of the measurement."""
 
@@ -52,7 +55,7 @@ class Machine(_Table, frozen=True):
     """What the machine has; ``stream_mbps`` is what one reader gets of the disk's ``disk_mbps``."""
 
     disk_mbps: Positive
-    cores: Count | None = None
+    cores: Cores | None = None
     effective_cores: Positive | None = None
     stream_mbps: Positive | None = None
     memory_gbps: Positive = 10.0
@@ -61,15 +64,17 @@ class Machine(_Table, frozen=True):
 class Grid(_Table, frozen=True):
     """What to try; without ``workers`` every number up to twice the cores."""
 
-    cores: Annotated[list[Count], msgspec.Meta(min_length=1)]
-    cache: Annotated[list[Fraction], msgspec.Meta(min_length=1)]
-    workers: Annotated[list[Workers], msgspec.Meta(min_length=1)] | None = None
+    cores: Annotated[list[Cores], msgspec.Meta(min_length=1, max_length=MOST_VALUES)]
+    cache: Annotated[list[Fraction], msgspec.Meta(min_length=1, max_length=MOST_VALUES)]
+    workers: Annotated[list[Workers], msgspec.Meta(min_length=1, max_length=MOST_VALUES)] | None = (
+        None
+    )
 
 
 class Measured(_Table, frozen=True):
     """A step that was measured with everything cached."""
 
-    cores: Count
+    cores: Cores
     workers: Workers
     step_ms: Positive
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from foretrace import cli
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+RECORDED = Path(__file__).resolve().parents[1] / "traces" / "job" / "batch-schedules"
 EPOCHS = "batch_size,seconds\n32,10\n32,10\n64,\n"
 COSTS = "batch_size,seconds,error\n32,10,0.02\n64,6,\n"
 
@@ -42,7 +40,7 @@ def test_the_rules_stand_side_by_side(
 
 
 @pytest.mark.parametrize(
-    ("more", "assumed"), [(["--rising"], "equally likely"), ([], "as its age suggests")]
+    ("more", "assumed"), [(["--rising"], "never falls"), ([], "return as often")]
 )
 def test_without_a_schedule_the_text_says_what_is_assumed(
     more: list[str], assumed: str, files: dict[str, str], capsys: pytest.CaptureFixture[str]
@@ -55,6 +53,20 @@ def test_without_a_schedule_the_text_says_what_is_assumed(
 
     assert printed.startswith("Epoch 3 of 10, 64 samples per step\n")
     assert assumed in printed
+
+
+def test_recordings_give_the_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of both recorded sizes, and of one in between."""
+    path = tmp_path / "epochs.csv"
+    path.write_text("batch_size,seconds\n16,\n", "utf-8")
+    traces = [f"--trace={RECORDED / name}" for name in ("mlp-16.parquet", "mlp-256.parquet")]
+    arguments = ["job", "regimes", str(path), "--schedule", "16*1 64*1 256*1", *traces]
+
+    assert cli.run([*arguments, "--samples", "1024", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tables"][1]["rows"]
+
+    assert [row["samples"] for row in rows] == [16, 64, 256]
+    assert rows[0]["s per epoch"] > rows[1]["s per epoch"] > rows[2]["s per epoch"]
 
 
 BAD_FILES = [

@@ -12,12 +12,14 @@ from foretrace import cli
 from foretrace.errors import RefusedError
 from foretrace.job_loading import job_of, machine_of, replayed
 from foretrace.replay.job_resources_file import Grid, Job, Machine, Resources
+from foretrace.tracer.files import load, save
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.literal import literal
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
+RECORDED = Path(__file__).resolve().parents[1] / "traces/job/batch-schedules/mlp-16.parquet"
 META = TraceMeta(format="foretrace", source="literal")
 
 
@@ -114,18 +116,19 @@ def test_a_replay_that_does_not_apply_is_left_out() -> None:
 
 
 def test_the_command_takes_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The public one has no loader to speak of: one sentence."""
-    trace = (
-        Path(__file__).resolve().parents[2] / "shared/gpu-traces/hta/toy_mi250_rocm_step.json.gz"
-    )
-    if not trace.is_file():
-        pytest.skip(f"the public recordings are not at {trace.parent}")
+    """Without a loader it says one sentence; with one the replay stands beside the closed form."""
     file = tmp_path / "r.toml"
     file.write_text(
         "[job]\nsamples = 100\ndataset_gb = 1\n[machine]\ndisk_mbps = 50\n"
         "[grid]\ncores = [1]\ncache = [1.0]\n",
         "utf-8",
     )
+    loading = tmp_path / "loading.parquet"
+    trace = load(RECORDED)
+    facts = {"workers": 0, "prefetch": 2, "load_ns": 1_000_000, "cpu_share": 1.0}
+    save(replace(trace, meta=replace(trace.meta, loader=facts)), loading)
 
-    assert cli.run(["job", "resources", str(file), "--trace", str(trace)]) == 1
+    assert cli.run(["job", "resources", str(file), "--trace", str(RECORDED)]) == 1
     assert "[job] compute_ms is not known" in capsys.readouterr().err
+    assert cli.run(["job", "resources", str(file), "--trace", str(loading)]) == 0
+    assert "Loading as recorded, ms per step" in capsys.readouterr().out

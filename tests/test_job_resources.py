@@ -118,6 +118,12 @@ def test_every_point_has_the_workers_that_suit_it() -> None:
     assert rows[2].synergy_speed == pytest.approx(1000 / (0.1 * 1024 / 25))
 
 
+def test_cores_beyond_the_measured_ones_are_worth_as_much_as_those() -> None:
+    """On a machine with one core nothing is known of a second: it counts in full."""
+    assert Machine(4, 2.5, DISK, 10.0).effective(8) == 4.5
+    assert Machine(1, 1.0, DISK, 10.0).effective(2) == 2.0
+
+
 def test_given_workers_are_each_shown() -> None:
     """In the order given."""
     rows = survey(job(), MACHINE, cores=(2,), cache=(1.0,), workers=(2, 0))
