@@ -69,11 +69,11 @@ def _results(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
     """Yield rows as they finish; by portions on Ray, whose backend for joblib returns lists."""
     from joblib import Parallel, delayed
 
-    if backend != "ray":
+    if backend != "ray":  # pragma: no branch
         work = Parallel(n_jobs=jobs, batch_size=1, return_as="generator_unordered")
         yield from chain.from_iterable(work(delayed(evaluate)(unit) for unit in waiting))
         return
-    with Parallel(n_jobs=jobs, batch_size=1) as work:
+    with Parallel(n_jobs=jobs, batch_size=1) as work:  # pragma: no cover - Ray may be absent
         for at in range(0, len(waiting), PORTION):
             portion = waiting[at : at + PORTION]
             yield from chain.from_iterable(work(delayed(evaluate)(unit) for unit in portion))
@@ -135,7 +135,7 @@ def _dask(address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def _ray(address: str | None) -> Iterator[None]:
+def _ray(address: str | None) -> Iterator[None]:  # pragma: no cover - Ray may be absent
     ray = import_module("ray")
     try:
         _connect(str(address))

@@ -50,3 +50,11 @@ def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
             workers("dask", address),
         ):
             pass
+
+
+def test_an_address_is_tried_before_ray_is() -> None:
+    """Ray itself would try for minutes; what has no port is Ray's affair."""
+    for address in ("127.0.0.1:9", "ray://127.0.0.1:9"):
+        with pytest.raises(ConnectionRefusedError):
+            batch_pool._connect(address)
+    batch_pool._connect("auto")

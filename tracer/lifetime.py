@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 WATCH_SECONDS = 1.0
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int) -> None:  # pragma: no cover - changes the whole process
     """Let this process end when the process *parent*, which started it, does.
 
     Linux sends the signal; elsewhere a thread looks once a second who the parent is.
@@ -29,7 +29,7 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
-def watch(parent: int) -> None:
+def watch(parent: int) -> None:  # pragma: no cover - ends the process
     """Wait until *parent* is no longer the parent of this process, and end it."""
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
