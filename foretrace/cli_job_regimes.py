@@ -24,7 +24,9 @@ Epochs = Annotated[
 ]
 Total = Annotated[
     int | None,
-    typer.Option("--epochs", min=1, help="Epochs of the whole job; a schedule says it, too."),
+    typer.Option(
+        "--epochs", min=1, max=1_000_000, help="Epochs of the whole job; a schedule says it, too."
+    ),
 ]
 Schedule = Annotated[
     str | None,
@@ -40,7 +42,7 @@ Traces = Annotated[
     typer.Option("--trace", metavar="TRACE", help="A recording of the job; several: of each size."),
 ]
 Samples = Annotated[
-    int | None, typer.Option(help="Samples of an epoch; needed with --trace.", min=1)
+    int | None, typer.Option(help="Samples of an epoch; needed with --trace.", min=1, max=10**12)
 ]
 Modes = Annotated[
     str | None, typer.Option(metavar="SIZES", help="Batch sizes it may use, e.g. '16,64,256'.")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Z = 1.645
 """Half an interval of 90 %, in standard deviations."""
 MOST_EPOCHS = 1_000_000
+LEAST, MOST = 1e-9, 1e9
+"""Seconds of an epoch, and shares; beyond them a number is a mistake."""
 
 
 def read_epochs(path: Path) -> tuple[tuple[int, ...], tuple[float, ...]]:
@@ -121,6 +123,8 @@ def _positive(path: Path, line: int, column: str, text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise RefusedError(f"{path}:{line}: {column} is {text!r}, expected a number above 0")
+    if not LEAST <= value <= MOST:
+        raise RefusedError(
+            f"{path}:{line}: {column} is {text!r}, expected a number above 0, at most {MOST:g}"
+        )
     return value

@@ -12,11 +12,11 @@ from foretrace.errors import RefusedError
 if TYPE_CHECKING:
     from pathlib import Path
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 Cores = Annotated[int, msgspec.Meta(ge=1, le=1024)]
 Workers = Annotated[int, msgspec.Meta(ge=0, le=1024)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 MOST_VALUES = 32
 """Of one axis of the grid."""
