@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -25,15 +24,7 @@ Times = Positive | Annotated[list[Positive], msgspec.Meta(min_length=1)]
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the file: unknown keys and numbers that are none are refused."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers without end, which TOML allows."""
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            values = value if isinstance(value, list) else [value]
-            if any(isinstance(each, float) and not math.isfinite(each) for each in values):
-                raise ValueError(f"{name} is no finite number")
+    """A table of the file; unknown keys are refused, and numbers out of range, nan among them."""
 
 
 class Job(_Table, frozen=True):
