@@ -135,6 +135,19 @@ def test_a_page_s_python_is_one_session(tmp_path: Path) -> None:
     assert visit.names["y"] == 2
 
 
+def test_the_example_of_an_own_loop_runs(tmp_path: Path) -> None:
+    """It prints how long its steps took and leaves a trace file."""
+    page = (
+        "```console\n$ python examples/own_loop.py > said && ls loop.parquet\nloop.parquet\n```\n"
+    )
+    with visiting(tmp_path) as visit:
+        for item in items(page, "p.md"):
+            attempt(item, visit)
+        said = (visit.folder / "said").read_text("utf-8")
+
+    assert re.fullmatch(r"\d+ steps of \d+\.\d\d ms without the profiler\n", said)
+
+
 def test_the_readme_quotes_the_accuracy_page() -> None:
     """The figures of the front page are those of the last study."""
     readme = (ROOT / "README.md").read_text("utf-8")
