@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from foretrace.batch_rows import read_rows
 from foretrace.compare import compare
 from foretrace.compare_page import page
+from tests.pages import ROOT
 from tests.studies import row
 
 ROWS = [
@@ -89,3 +91,12 @@ def test_empty_sections_are_left_out() -> None:
         "## Judged",
     ]
     assert "| a\\|b | `amp` | 0.00 | 0.00 | 0.00 | +10.0 | +100.0 |  |" in found
+
+
+def test_the_page_of_the_zoo_is_that_of_its_results() -> None:
+    """Fourteen models under six changes, measured; half of the errors are at most 5 %."""
+    found = compare(read_rows(ROOT / "traces" / "zoo-results.parquet"))
+
+    assert (ROOT / "docs" / "zoo.md").read_text("utf-8") == page(found)
+    assert found.total.median <= 0.05
+    assert len(found.by_model) == 14
