@@ -124,7 +124,8 @@ def steps_to_loss(
     if means.min() <= target:
         reached = float(steps[rows - 1 + int(np.argmax(means <= target))])
         answer = Answer(reached, reached, reached, "steps", level, VALIDATED)
-        return Convergence(answer, float(steps[0]), rows * grouped, reached=True)
+        again = (f"the mean has risen since, to {means[-1]:.4g}",) if means[-1] > target else ()
+        return Convergence(answer, float(steps[0]), rows * grouped, reached=True, warnings=again)
     origin = float(steps[0] - np.median(np.diff(steps)))
     times = steps - origin
     trusted = trust(times, losses)
@@ -211,12 +212,13 @@ def _no_bound(
             f"nothing says when it gets to {target:g}"
         )
     answerable = np.quantile(futures.lowest, (1 + level) / 2)
-    asymptotes = np.quantile(futures.asymptotes, [(1 - level) / 2, (1 + level) / 2])
+    least = 0.0 if losses.min() >= 0 else -np.inf
+    lower, upper = np.quantile(futures.asymptotes, [(1 - level) / 2, (1 + level) / 2]).clip(least)
     never = np.mean(~np.isfinite(futures.reached))
     low_end = "" if math.isinf(low) else f" (surely not before step {low:,.0f})"
     return (
         f"{target:g} is reached in only {1 - never:.0%} of the futures that fit the log{low_end}: "
-        f"the loss may level off anywhere between {asymptotes[0]:.4g} and {asymptotes[1]:.4g}; "
+        f"the loss may level off anywhere between {lower:.4g} and {upper:.4g}; "
         f"log more steps, or ask for {answerable:.4g} or above"
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.replay.job_loss_rows import level, moving_mean, noise, trailing_mean
-from foretrace.replay.job_loss_tail import USUAL_EXCESS, Fitted, Trust, fit_last, not_told_apart
+from foretrace.replay.job_loss_tail import USUAL_FALL, Fitted, Trust, fit_last, not_told_apart
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 ANCHOR = 0.25
 """Part of the fitted rows from which the loss at the last step is read."""
-FACTOR_LIMITS = (np.exp(-4.0), np.exp(2.0))
+ANCHOR_FREEDOM = 4.0
+"""Errors of that loss have longer tails than a normal distribution."""
+GROWTH = 0.25
+"""Errors of forms grow with this power of how often the known steps are doubled."""
 
 
 class Futures(NamedTuple):
@@ -81,23 +84,22 @@ def _of_one_form(
     resampled = expected + spread * _blocks(pure, draws, len(left), block, random)
     curves = fitted.refitted(resampled)
     above, unsure = level(fitted.times, left, last, ANCHOR)
-    now = expected[-1] + above + unsure * random.standard_normal(draws)
+    now = expected[-1] + above + unsure * random.standard_t(ANCHOR_FREEDOM, draws)
     late_noise = np.sqrt(np.mean(spread[-max(3, len(left) // 5) :] ** 2))
     errors = trust.spread * random.standard_t(trust.freedom, draws)
-    grown = np.maximum(1, np.log2(ahead / (last + fitted.origin)))
+    grown = np.log2(ahead / (last + fitted.origin)) ** GROWTH
     found = []
     for draw in range(draws):
         curve = curves.one(draw)
         at_last = curve.at(np.array([last]))[0, 0]
         falls = at_last - curve.at(ahead - fitted.origin)[0]
-        factor = np.clip(np.exp(USUAL_EXCESS + errors[draw] * grown), *FACTOR_LIMITS)
-        path = now[draw] - np.maximum.accumulate(factor * falls)
+        path = now[draw] - (USUAL_FALL + errors[draw] * grown) * falls
         path += late_noise * _blocks(pure, 1, len(ahead), block, random)[0]
         means = trailing_mean(np.append(before, path), window)
         is_below = means <= target
         reached = ahead[np.argmax(is_below)] if is_below.any() else np.inf
         falls_at_most = at_last - curve.asymptotes[0]
-        asymptote = now[draw] - np.exp(USUAL_EXCESS + errors[draw]) * falls_at_most
+        asymptote = now[draw] - (USUAL_FALL + errors[draw]) * falls_at_most
         found.append((reached, means.min(), asymptote))
     return found
 

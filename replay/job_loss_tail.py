@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.replay.job_loss_forms import FORMS, Curves, fit_form
-from foretrace.replay.job_loss_rows import bins, in_bins, level, weights
+from foretrace.replay.job_loss_rows import TINY, bins, in_bins, level, weights
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,10 +27,10 @@ TAILS = ((0.5, 1.0), (0.71, 1.0), (0.35, 0.7))
 """Forms are fitted until the first and judged on the loss at the second, in parts of the log."""
 CLOSE = 1.5
 """Forms whose score is within this factor of the best are not told apart."""
-USUAL_EXCESS, USUAL_SPREAD, USUAL_FREEDOM = 0.2, 0.2, 3.0
-"""Losses usually fall by exp(0.2) times what a form says, with this spread of the logarithm; the
-log's own tails are weighed against that as if it came from three of them. Chosen on the runs that
-docs/accuracy-job.md names, and judged on others."""
+USUAL_FALL, USUAL_ERROR, USUAL_FREEDOM = 1.15, 0.35, 3.0
+"""A loss falls by 1.15 times what a form says, give or take 0.35 times; the log's own tails are
+weighed against that as if it came from three of them. Chosen on runs that docs/accuracy-job.md
+names, and judged on others."""
 LARGEST = 2.0
 NOISY = 0.3
 """A tail whose fall is known no better than to this part of itself counts half."""
@@ -63,8 +63,8 @@ class Fitted:
 class Trust(NamedTuple):
     """How well a form foretold the tails: a score, and what it says about the next error.
 
-    The logarithm of how much further the loss falls than the form says has a Student distribution
-    around `USUAL_EXCESS`, with this ``spread`` and ``freedom``.
+    What the loss will fall by, in parts of what the form says, has a Student distribution around
+    `USUAL_FALL` with this ``spread`` and ``freedom``.
     """
 
     score: float
@@ -111,7 +111,7 @@ def _trust(form: str, times: Floats, losses: Floats) -> Trust:
     squares = [error**2 for error, _ in judged]
     beyond_noise = [max(0.0, error**2 - unsure**2) for error, unsure in judged]
     freedom = USUAL_FREEDOM + sum(shares)
-    usual = USUAL_FREEDOM * USUAL_SPREAD**2
+    usual = USUAL_FREEDOM * USUAL_ERROR**2
     return Trust(
         (np.dot(shares, squares) + 0.05) / (sum(shares) + 0.5),
         float(np.sqrt((usual + np.dot(shares, beyond_noise)) / freedom)),
@@ -122,21 +122,17 @@ def _trust(form: str, times: Floats, losses: Floats) -> Trust:
 def _tail(
     form: str, times: Floats, losses: Floats, begin: float, end: float
 ) -> tuple[float, float] | None:
-    """Return the logarithm of the real fall over the foretold one, and how unsure that is."""
+    """Return by which part of the foretold fall the real one was off, and how unsure that is."""
     ends = np.array([begin, end]) * times[-1]
     known = times <= ends[0] * (1 + 1e-9)
     if not known.any() or (found := fit_last(form, times[known], losses[known])) is None:
         return None
     foretold = float(-np.diff(found.at(ends))[0])
     (above, error_above), (below, error_below) = (level(times, losses, at, 0.15) for at in ends)
-    real, unsure = above - below, max(float(np.hypot(error_above, error_below)), 1e-12)
-    if foretold <= 0 and real <= 2 * unsure:
-        return None
-    ratio = np.log(max(real, unsure / 2) / max(foretold, unsure / 2)) - USUAL_EXCESS
-    return (
-        float(np.clip(ratio, -LARGEST, LARGEST)),
-        unsure / max(abs(real), abs(foretold), unsure),
-    )
+    unsure = max(float(np.hypot(error_above, error_below)), TINY)
+    least = max(foretold, unsure)
+    error = (above - below - USUAL_FALL * foretold) / least
+    return float(np.clip(error, -LARGEST, LARGEST)), unsure / least
 
 
 def _fit(form: str, times: Floats, losses: Floats, starts: Rows, weighed: Floats) -> Curves:

@@ -1,9 +1,8 @@
 """Train the small problems and keep what a log would: step, loss, learning rate.
 
-    python benchmarks/job_study/record_losses.py OUT.parquet [PROBLEM...]
+    python benchmarks/job_study/record_losses.py OUT.parquet [SEED...]
 
-The first eight problems are trained in four ways with three seeds, the others in all ways with the
-third. The constants of the method were chosen on the first two seeds; the third judges them.
+The constants of the method were chosen on seeds 1 to 4; seed 5 judges it.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import torch
 from problems import PROBLEMS, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import nn
+    from torch.optim import Optimizer
 
 STEPS = 2000
-TUNING = (1, 2)
-JUDGING = 3
+SEEDS, THIRD = (1, 2, 3, 4, 5), 3
 WARM_UP = 0.05
 """Share of the steps in which the learning rate rises."""
 STEP_FACTOR = 0.2
 """What is left of the learning rate when it falls."""
-UNSEEN = ("deep", "factors", "gru")
-"""Problems that no constant was chosen on."""
 
 
 def constant(_share: float) -> float:
@@ -50,41 +49,45 @@ def late_step(share: float) -> float:
     return 1.0 if share < 0.4 else STEP_FACTOR  # noqa: PLR2004 - two fifths
 
 
-WAYS: dict[str, tuple[str, Callable[[float], float]]] = {
-    "sgd": ("sgd", constant),
-    "adam": ("adam", constant),
-    "sgd-step": ("sgd", step),
-    "adam-warm-up": ("adam", warm_up),
-    "momentum": ("momentum", constant),
-    "adam-late-step": ("adam", late_step),
+WAYS: dict[str, tuple[str, float, Callable[[float], float]]] = {
+    "sgd": ("sgd", 1.0, constant),
+    "adam": ("adam", 1.0, constant),
+    "sgd-step": ("sgd", 1.0, step),
+    "adam-warm-up": ("adam", 1.0, warm_up),
+    "momentum": ("momentum", 0.2, constant),
+    "adam-late-step": ("adam", 1.0, late_step),
+    "slow-sgd": ("sgd", 0.4, constant),
+    "fast-adam": ("adam", 2.5, constant),
 }
-FIRST_WAYS = ("sgd", "adam", "sgd-step", "adam-warm-up")
+"""Optimizer, part of the problem's learning rate, and how it changes."""
+PLAIN = ("sgd", "adam", "sgd-step", "adam-warm-up")
+LATER = ("deep", "factors", "gru")
+"""Problems that joined with the third seed."""
 
 
-def runs() -> Iterator[tuple[str, str, int]]:
-    """Yield problem, way and seed of every run."""
-    for problem in PROBLEMS:
-        is_unseen = problem in UNSEEN
-        for way in WAYS if is_unseen else FIRST_WAYS:
-            for seed in (JUDGING,) if is_unseen else (*TUNING, JUDGING):
-                yield problem, way, seed
+def ways(problem: str, seed: int) -> Sequence[str]:
+    """Return in which ways a problem is trained with a seed."""
+    if problem in LATER and seed == THIRD:
+        return (*PLAIN, "momentum", "adam-late-step")
+    if seed > THIRD:
+        return (*PLAIN, "adam-late-step", "slow-sgd", "fast-adam")
+    return () if problem in LATER else PLAIN
 
 
-def optimizer(kind: str, problem: Problem, network: torch.nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer of a way, at the problem's learning rate."""
+def optimizer(kind: str, part: float, problem: Problem, network: nn.Module) -> Optimizer:
+    """Return the optimizer of a way, at *part* of the problem's learning rate."""
     if kind == "adam":
-        return torch.optim.Adam(network.parameters(), problem.adam)
-    if kind == "momentum":
-        return torch.optim.SGD(network.parameters(), problem.sgd / 5, momentum=0.9)
-    return torch.optim.SGD(network.parameters(), problem.sgd)
+        return torch.optim.Adam(network.parameters(), part * problem.adam)
+    momentum = 0.9 if kind == "momentum" else 0.0
+    return torch.optim.SGD(network.parameters(), part * problem.sgd, momentum=momentum)
 
 
 def train(problem: Problem, way: str, seed: int) -> Iterator[tuple[int, float, float]]:
     """Yield step, loss and learning rate."""
     torch.manual_seed(seed)
     network, loss_of = problem.build(torch.Generator().manual_seed(seed))
-    kind, schedule = WAYS[way]
-    optimizing = optimizer(kind, problem, network)
+    kind, part, schedule = WAYS[way]
+    optimizing = optimizer(kind, part, problem, network)
     largest = optimizing.param_groups[0]["lr"]
     for number in range(1, STEPS + 1):
         rate = largest * schedule((number - 1) / STEPS)
@@ -111,10 +114,15 @@ def recorded(name: str, way: str, seed: int) -> pa.Table:
     )
 
 
-def main(out: str, *names: str) -> None:
-    """Train them all, or the problems named."""
+def main(out: str, *seeds: str) -> None:
+    """Train with all seeds, or with those given."""
     torch.set_num_threads(1)
-    tables = [recorded(*run) for run in runs() if not names or run[0] in names]
+    tables = [
+        recorded(name, way, seed)
+        for seed in (int(given) for given in seeds or SEEDS)
+        for name in PROBLEMS
+        for way in ways(name, seed)
+    ]
     whole = pa.concat_tables(tables).unify_dictionaries()
     pq.write_table(whole, out, compression="zstd", compression_level=9)
 
