@@ -54,11 +54,12 @@ def csv_rows(text: str) -> list[Row] | None:
     RefusedError
         A cell is no number, or the first line has no column of losses.
     """
-    lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-    comma = next((c for c in ",;\t" if c in lines[0][1]), ",")
-    table = [(n, _cells(line, comma)) for n, line in lines if not line.startswith("#")]
-    if not table:
+    numbered = enumerate(text.splitlines(), 1)
+    lines = [(n, line) for n, line in numbered if line.strip() and not line.startswith("#")]
+    if not lines:
         return None
+    comma = next((c for c in ",;\t" if c in lines[0][1]), ",")
+    table = [(n, _cells(line, comma)) for n, line in lines]
     names = [cell.lower() for cell in table[0][1]]
     if all(_is_number(cell) for cell in names):
         return _bare_rows(table)

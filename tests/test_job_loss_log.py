@@ -110,6 +110,9 @@ def test_a_learning_rate_missing_somewhere_is_none_at_all(tmp_path: Path) -> Non
     ("text", "said"),
     [
         ("", "is empty"),
+        ("# nothing but a remark\n", "there is no loss in it"),
+        ("{broken\n", "there is no loss in it"),
+        ('[{"step": 1, "loss": true}]', "entry 1: loss is True, expected a number"),
         (" \n", "is empty"),
         ("step,loss\n10,2.5\n20,nan\n", "log:3: the loss is nan: the training broke there"),
         ("step,loss\n10,inf\n", "log:2: the loss is inf"),
@@ -164,3 +167,11 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monke
 
     with pytest.raises(RefusedError, match="4 bytes are too many for a log of losses"):
         read(tmp_path, "1\n2\n")
+
+
+def test_numbers_in_quotes_are_numbers(tmp_path: Path) -> None:
+    """Some loggers write JSON so."""
+    log = read(tmp_path, '[{"step": "10", "loss": "2.5"}]')
+
+    assert log.steps.tolist() == [10]
+    assert log.losses.tolist() == [2.5]
