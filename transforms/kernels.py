@@ -75,6 +75,8 @@ PRECISION_RULES = (
     ("fp32", r"(?i)sgemm|scudnn|float|f32|fp32|cgemm|Cijk_\w+_SB?_|(volta|maxwell)_s|IfE|ILf"),
 )
 
+MOST_NAMES = 1 << 20
+"""Names that are remembered; a cache that is smaller than a recording has names helps nothing."""
 OTHER = "other"
 UNKNOWN = "unknown"
 _TILE = re.compile(r"(?<!\d)(\d{2,3})x(\d{2,3})(?!\d)")
@@ -82,7 +84,7 @@ _CLASS = tuple((name, re.compile(pattern)) for name, pattern in CLASS_RULES)
 _PRECISION = tuple((name, re.compile(pattern)) for name, pattern in PRECISION_RULES)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=MOST_NAMES)
 def kernel_class(name: str) -> str:
     """Return one of `CLASSES`.
 
@@ -94,7 +96,7 @@ def kernel_class(name: str) -> str:
     return next((found for found, pattern in _CLASS if pattern.search(name)), OTHER)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=MOST_NAMES)
 def kernel_precision(name: str) -> str:
     """Return one of `PRECISIONS`: that of the arithmetic, as far as the name tells.
 
@@ -108,7 +110,7 @@ def kernel_precision(name: str) -> str:
     return next((found for found, pattern in _PRECISION if pattern.search(name)), UNKNOWN)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=MOST_NAMES)
 def tile(name: str) -> tuple[int, int] | None:
     """Return rows and columns of the output that a block of a product writes, by its name.
 
