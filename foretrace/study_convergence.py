@@ -94,7 +94,7 @@ def convergence_section(recorded: Path) -> list[str]:
         *_summary(asked),
         "",
         "Questions about one log share its luck: they are not independent.",
-        '"Off" is the median of |error| where an answer was given: of the answer, and of two rules.',
+        '"Off" is the median of |error| where an answer was given: of it, and of two rules.',
         "These are Optimus' own fit and the line through the last third of the log.",
         "A rule that never gets there is infinitely off.",
         "",
