@@ -31,7 +31,7 @@ WhatIfs = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TRANSFORM...]", help="The same job after a change, e.g. amp."),
 ]
-Count = Annotated[int, typer.Option("--steps", min=1, help="Steps of the whole job.")]
+Count = Annotated[int, typer.Option("--steps", min=1, max=10**15, help="Steps of the whole job.")]
 Skip = Annotated[
     int | None,
     typer.Option(min=0, help="Samples of the start-up; more may be found. Default: 1."),

@@ -192,7 +192,7 @@ def _check_pace(steady: Floats, startup: int, within: float) -> None:
 
 def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtime:
     steady, mean = sample[startup:], float(sample[startup:].mean())
-    known = float(sample[: int(min(steps, len(sample)))].sum())
+    known = _of_first(sample, steps)
     left = max(steps - len(sample), 0)
     total = known + left * mean
     below, above = _off(steady, left)
@@ -210,6 +210,15 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
         more=_more(steady, left, within * total / (left * mean)) if left else 0,
         spread=spread,
     )
+
+
+def _of_first(sample: Floats, steps: float) -> float:
+    """Return what the first *steps* of a sample took; of half a value, half.
+
+    >>> _of_first(np.array([5.0, 1.0, 1.0]), 1.5), _of_first(np.array([5.0, 1.0]), 9)
+    (5.5, 6.0)
+    """
+    return float(np.interp(steps, np.arange(len(sample) + 1), np.append(0.0, sample.cumsum())))
 
 
 def _spread(steady: Floats) -> float:

@@ -236,3 +236,9 @@ def test_a_second_of_a_drifting_series_is_too_little(series: dict[str, np.ndarra
         if "a3c" in name:
             with pytest.raises(RefusedError, match="more samples"):
                 runtime(seconds[:51], len(seconds))
+
+
+def test_a_job_that_ends_within_a_sample_of_several_steps_takes_its_share() -> None:
+    """Half a sample is half its time: not none of it."""
+    assert runtime([5.0, *[1.0] * 20], 1.5).total.value == pytest.approx(5.5)
+    assert runtime([5.0, *[1.0] * 20], 0.5).total.value == pytest.approx(2.5)

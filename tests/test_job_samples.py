@@ -41,16 +41,64 @@ def written(folder: Path, text: str) -> Path:
         ("step\tduration_ns\n1\t500000000\n", [0.5]),
         (TQDM, [1.25, 0.25]),
         ("Epoch [1][10/50] Step time: 500 ms\nEpoch [1][20/50] step_time=0.25\n", [0.5, 0.25]),
-        ("iteration 1 | elapsed time per iteration (ms): 500.0\n" * 2, [0.5, 0.5]),
+        (
+            "iteration 1 | time per iteration (ms): 500.0 |\n2 | time per iteration (ms): 250.0\n",
+            [0.5, 0.25],
+        ),
         ("step 1: 2.5 steps/s\nstep 2: 5 steps/sec\n", [0.4, 0.2]),
         ("{'loss': 0.4}\nepoch done, 4 it/s\n", [0.25]),  # no JSON, and only one time
         ('[{"step": 1, "step_time": 0.5}, {"step": 2, "eval_loss": 2.0}]', [0.5]),
         ('{"log_history": [{"loss": 2, "step_time_ms": 500}]}', [0.5]),
+        ('{"seconds": 0.5}\n{"seconds": 0.25}\n', [0.5, 0.25]),
+        ("Step time (ms)\n500\n", [0.5]),
+        ("ms\n500\n", [0.5]),
+        ("step 1 step time: 2 min\nstep 2 step time: 1.5h\n", [120.0, 5400.0]),
+        ("step 1: 0.5 s/it, good\nstep 2: 0.25 s/it.\n", [0.5, 0.25]),
+        ("2026-13-41 99:99:99 step 1, 2 it/s\n", [0.5]),  # no such day
     ],
 )
 def test_times_are_found(tmp_path: Path, text: str, seconds: list[float]) -> None:
     """Whatever wrote them, they come out as seconds."""
     assert read_samples(written(tmp_path, text)).seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("step 1: 0,412 s/it\nstep 2: 0,415 s/it\n", "line 1: '0,412' is no time"),
+        ("step 1 step time: 1,234 ms\nstep 2 step time: 1,2 ms\n", "line 1: '1,234' is no time"),
+        ("step 1 step time: -1 s\nstep 2 step time: 1 s\n", r"line 1: -1\.0 is no time"),
+        ("seconds\n1e300\n", "line 2: '1e300' is no time"),
+        ("seconds\n1e-300\n", "line 2: '1e-300' is no time"),
+        ("seconds,seconds\n1,2\n", "two columns are called 'seconds'"),
+        ("seconds\n" + 140_000 * "1" + "\n", "no table"),
+        (100_000 * "[", "no line says how long a step took"),
+        ('[{"seconds": ' + 5000 * "9" + "}]", "is no time|no line says"),
+        ("step,seconds\n3,1\n2,1\n1,1\n", "the steps go back 2 times in 3 lines"),
+    ],
+)
+def test_what_would_be_misread_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """A number that Python reads differently, absurd ones, and steps that are in no order."""
+    with pytest.raises(RefusedError, match=words):
+        read_samples(written(tmp_path, text))
+
+
+def test_lines_of_several_ranks_count_once(tmp_path: Path) -> None:
+    """Each step is one step however many ranks print it, and that is said."""
+    lines = "".join(f"[rank{rank}] step {step} 0.5 s/it\n" for step in (10, 20) for rank in "01")
+
+    found = read_samples(written(tmp_path, lines))
+
+    assert (found.seconds.tolist(), found.stride) == ([0.5, 0.5], 10)
+    assert found.notes == ("2 lines about the same step as the line before were left out",)
+
+
+def test_steps_that_begin_again_are_told(tmp_path: Path) -> None:
+    """Steps that count within an epoch go back at its end; what follows is later all the same."""
+    found = read_samples(written(tmp_path, "step,seconds\n1,3\n2,2\n3,2\n1,2\n2,2\n"))
+
+    assert len(found.seconds) == 5
+    assert found.notes == ("the step number goes back 1 times: what follows counts as later",)
 
 
 def test_an_array_holds_a_time_per_step(tmp_path: Path) -> None:
@@ -147,7 +195,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     words = {
         "missing": "cannot be read",
         ".": "cannot be read",
-        "bytes": "neither text nor an array of NumPy",
+        "bytes": "neither text in UTF-8 nor an array of NumPy",
         "broken.npy": "an array that cannot be read",
         "table.npy": r"float64 of shape \(2, 2\); give one number per step",
         "words.npy": "<U1 of shape",
