@@ -14,15 +14,15 @@ function amount(value, unit) {
 function jobRows(answers) {
   const span = ({ interval: [low, high], unit }) => (low === high ? "exact" : `${amount(low, unit)} – ${amount(high, unit)}`);
   const cells = (found) => (found ? [amount(found.value, found.unit), span(found), el("span", { class: found.status }, found.status)] : ["unknown", "", ""]);
-  return Object.entries(JOB_PARTS).filter(([part]) => answers[part]).map(([part, name]) => [name, ...cells(answers[part]), ...(answers["job after"] ? cells(answers[`${part} after`]) : [])]);
+  return Object.entries(JOB_PARTS).filter(([part]) => answers[part]).map(([part, name]) => [name, ...cells(answers[part]), ...(answers["step after"] ? cells(answers[`${part} after`]) : [])]);
 }
 
 function jobSection(data) {
   const found = data.whole_job, { answers } = found, level = Object.values(answers).map((each) => Math.round(100 * each.level))[0];
-  const sides = answers["job after"] ? ["before", "after"] : ["as recorded"];
+  const sides = answers["step after"] ? ["before", "after"] : ["as recorded"];
   const heads = [["of the job"], ...sides.flatMap((side) => [[side, true], [`in ${level} % of cases`, true], ["status"]])];
   const figure = (label, name) => (answers[name] ? el("div", {}, el("div", { class: "label" }, label), el("div", { class: "figure" }, amount(answers[name].value, answers[name].unit))) : null);
-  const after = answers["job after"] ? " after" : "";
+  const after = answers["step after"] ? " after" : "";
   const more = found.tables.map((each) => table(each.title, Object.keys(each.rows[0]).map((name, at) => [name, at > 0]),
     each.rows.map((row) => Object.values(row).map((value) => (typeof value === "number" ? value.toLocaleString("en") : String(value ?? "unknown"))))));
   const own = (lines, known) => lines.filter((line) => !known.includes(line));
