@@ -132,7 +132,20 @@ def _fail(text: str, code: int) -> int:
 
 
 def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
+    r"""Return *text* in one line, without what a terminal might obey.
+
+    >>> _one_line("no such\nfile: \x1b[31mred.csv")
+    'no such file: \ufffd[31mred.csv'
+    >>> _one_line("\udce4.csv")
+    '\udce4.csv'
+    """
+    words = " ".join(str(text).split())
+    return "".join(char if _is_harmless(char) else "\ufffd" for char in words)
+
+
+def _is_harmless(char: str) -> bool:
+    is_half = "\ud800" <= char <= "\udfff"  # of a name that is no UTF-8: written with backslashes
+    return char.isprintable() or is_half
 
 
 def _os_text(error: OSError) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,9 +94,9 @@ def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
     from foretrace.errors import RefusedError
 
     given = (text or "").replace(",", " ").split()
-    wrong = [part for part in given if not part.isdecimal() or int(part) == 0]
+    wrong = [part for part in given if not re.fullmatch(r"[1-9]\d{0,8}", part, re.ASCII)]
     if wrong:
-        raise RefusedError(f"modes: {wrong[0]!r} is no batch size")
+        raise RefusedError(f"modes: {shorten(wrong[0], 40)!r} is no batch size")
     return sorted({*known, *map(int, given)})
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 MOST_WORKERS = 8
 """Workers in the grid of a trace, where none are given."""
+MOST = 10**9
+"""Workers, or servers, of one job."""
+MOST_DIGITS = 10
 
 Samples = Annotated[
     Path,
@@ -45,9 +48,10 @@ At = Annotated[
     list[str] | None,
     typer.Option(metavar="W[,P]", help="Workers and servers asked for; may be repeated."),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Most workers of the grid.")]
+Workers = Annotated[int | None, typer.Option(min=1, max=MOST, help="Most workers of the grid.")]
 Servers = Annotated[
-    int | None, typer.Option(min=1, help="Most servers of the grid; of a trace without it: ddp.")
+    int | None,
+    typer.Option(min=1, max=MOST, help="Most servers of the grid; of a trace without it: ddp."),
 ]
 Noise = Annotated[
     float | None, typer.Option(metavar="SHARE", help="How much a speed scatters, such as 0.02.")
@@ -166,7 +170,8 @@ def _place(text: str, form: Form) -> tuple[int, int]:
 
 
 def _is_count(text: str) -> bool:
-    return text.strip().isdecimal() and int(text) > 0
+    digits = text.strip()
+    return digits.isdecimal() and len(digits) <= MOST_DIGITS and 0 < int(digits) <= MOST
 
 
 def _share(noise: float) -> float:

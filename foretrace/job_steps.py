@@ -42,6 +42,8 @@ class Steps:
 def is_trace(path: Path) -> bool:
     """Tell whether *path* is a recording, and no table or log; by its content."""
     try:
+        if not path.is_file():  # what is read of a pipe is gone
+            return False
         with path.open("rb") as file:
             head = file.read(HEAD)
     except OSError:

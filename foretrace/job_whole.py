@@ -6,7 +6,6 @@ What cannot be answered stands among the warnings with its reason, and what rest
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -18,6 +17,8 @@ from foretrace.job_steps import change_of, logged_steps, recorded_steps, total_o
 from foretrace.replay.job_answer import UNVALIDATED, exactly
 from foretrace.replay.job_convergence import steps_to_loss
 from foretrace.replay.job_loss_log import read_losses
+from foretrace.replay.job_prices import check_price
+from foretrace.replay.toml_file import read_toml
 from foretrace.report_job import JobReport, Table
 from foretrace.report_job_runtime import Asked, find
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HOUR = 3600.0
-Count = Annotated[int, msgspec.Meta(ge=1)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 UNKNOWN = 1e9
 """Steps of a job of unknown length: many."""
 BATCH = "a sample teaches as much in a batch of another size: as many samples reach the loss"
@@ -44,13 +45,11 @@ class Rent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     price_per_hour: float
     count: Count = 1
-    before: Annotated[int, msgspec.Meta(ge=0)] = 1
+    before: Annotated[int, msgspec.Meta(ge=0, le=10**15)] = 1
 
     def __post_init__(self) -> None:
         """Refuse what is no price."""
-        if not 0 < self.price_per_hour < math.inf:
-            price = f"price_per_hour={self.price_per_hour}"
-            raise ValueError(f"{self.name}: {price} is no price; give a number above 0")
+        check_price(self.name, self.price_per_hour)
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,12 +86,7 @@ def read_plan(path: Path) -> Plan:
     RefusedError
         It is no TOML, has an unknown key, does not say how long the job is, or has no price.
     """
-    try:
-        found = msgspec.toml.decode(path.read_bytes(), type=Plan)
-    except OSError as error:
-        raise RefusedError(f"{path}: cannot be read ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{path}: {error}") from None
+    found = read_toml(path, Plan)
     beside = {
         name: str(path.parent / name_of)
         for name in ("losses", "samples")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from foretrace.errors import RefusedError
+from foretrace.replay.toml_file import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rented."""
-        _check_price(self.name, self.price_per_hour)
+        check_price(self.name, self.price_per_hour)
         if self.network is None and self.cluster is None:
             raise ValueError(f'{self.name}: nothing joins the machines; give network="25Gbps"')
         if self.cluster is None and (self.devices or 1) > 1:
@@ -54,7 +54,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rented."""
-        _check_price(self.name, self.price_per_hour)
+        check_price(self.name, self.price_per_hour)
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,13 +73,17 @@ def read_prices(path: Path) -> Prices:
     RefusedError
         It is no TOML, misses a value, has an unknown key, or a price is not above 0.
     """
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=Prices)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{path}: {error}") from None
+    return read_toml(path, Prices)
 
 
-def _check_price(name: str, price: float) -> None:
+def check_price(name: str, price: float) -> None:
+    """Refuse what is no price of the machine *name*.
+
+    Raises
+    ------
+    ValueError
+        It is not above 0, no number, or absurdly high.
+    """
     if not 0 < price <= LARGEST:
         legal = f"a number above 0 up to {LARGEST:g}"
         raise ValueError(f"{name}: price_per_hour={price} is no price; give {legal}")

@@ -207,7 +207,10 @@ def _share_of_returns(sizes: tuple[int, ...]) -> float:
 
 
 def _seconds(counts: Floats, costs: list[Cost], random: np.random.Generator) -> Floats:
-    """Return samples of the remaining time: doubt about costs and pace, and noise of epochs."""
+    """Return samples of the remaining time: doubt about costs and pace, and noise of epochs.
+
+    Where noise is larger than what is left, none is below 0.
+    """
     means, doubts, noise = (
         np.array([getattr(cost, name) for cost in costs]) for name in ("seconds", "doubt", "noise")
     )
@@ -217,4 +220,4 @@ def _seconds(counts: Floats, costs: list[Cost], random: np.random.Generator) -> 
     each = means * np.exp(doubts * off)
     pace = np.exp(PACE * random.standard_normal(len(counts)))
     spread = np.sqrt(counts @ (means * noise) ** 2) * random.standard_normal(len(counts))
-    return (counts * each).sum(axis=1) * pace + spread
+    return np.maximum((counts * each).sum(axis=1) * pace + spread, 0.0)

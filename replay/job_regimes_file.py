@@ -97,10 +97,12 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]
     except (csv.Error, ValueError):  # no text, or nothing in it
         raise RefusedError(f"{path}: is no CSV with a head and rows") from None
     names = [name.strip() for name in head]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise RefusedError(f"{path}:1: two columns are called {twice[0]!r}; rename one")
     missing = [column for column in columns if column not in names]
     if missing:
         raise RefusedError(f"{path}:1: there is no column {missing[0]!r}")
-    numbered = [(line, row) for line, row in enumerate(rows, 2) if row]
+    numbered = [(line, row) for line, row in enumerate(rows, 2) if any(map(str.strip, row))]
     if not numbered:
         raise RefusedError(f"{path}: there is no row below the head")
     return [(line, _named(path, line, names, row)) for line, row in numbered]

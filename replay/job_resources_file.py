@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from foretrace.errors import RefusedError
+from foretrace.replay.toml_file import read_toml
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,9 +97,4 @@ def read_resources(path: Path) -> Resources:
     RefusedError
         It cannot be read, is no TOML, misses a value, has an unknown key or a number out of range.
     """
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=Resources)
-    except OSError as error:
-        raise RefusedError(f"{path}: cannot be read ({error.strerror})") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(f"{path}: {error}") from None
+    return read_toml(path, Resources)

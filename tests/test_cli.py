@@ -433,6 +433,12 @@ def test_a_file_that_cannot_be_written_is_known_before_the_work(
     assert capsys.readouterr().err.startswith(f"foretrace: {said}")
 
 
+def test_what_a_terminal_might_obey_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name of a file may hold colours, and line ends."""
+    assert cli.run(["replay", "\x1b[31mred\x07\n.json"]) == 1
+    assert capsys.readouterr().err.startswith("foretrace: \ufffd[31mred\ufffd .json")
+
+
 def test_a_speechless_error_of_a_users_own_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,7 @@ BAD_FILES = [
     ("batch_size,seconds\n32,0\n32,1\n", "epochs.csv:2: seconds is '0', expected a number above"),
     ("batch_size,seconds\n0,1\n", "epochs.csv:2: batch_size is '0', expected a whole number"),
     ("batch_size,seconds\n32\n", "epochs.csv:2: 1 values, expected 2"),
+    ("batch_size,seconds,seconds\n32,1,2\n", "epochs.csv:1: two columns are called 'seconds'"),
 ]
 
 
@@ -102,6 +103,7 @@ BAD_OPTIONS = [
     (["--schedule", " "], "nothing in it"),
     (["--schedule", "1*999999 2*999999"], "more than 1,000,000 epochs"),
     (["--epochs", "10", "--modes", "32,x"], "'x' is no batch size"),
+    (["--epochs", "10", "--modes", "9" * 5000], "is no batch size"),
     (["--epochs", "10", "--trace", "t.json"], "give --samples"),
     (["--epochs", "10"], "64 samples per step takes is not known"),
 ]

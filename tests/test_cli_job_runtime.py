@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -187,3 +189,24 @@ def test_a_missing_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         "foretrace: missing.csv: cannot be read (No such file or directory)\n"
     )
+
+
+def test_what_is_read_of_a_pipe_is_read_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it counts: nothing is taken off its front to see what it is."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "seconds\n" + "1\n" * 50_000
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+
+    found = answer(capsys, str(pipe), "--steps", "50000")
+
+    writer.join()
+    assert found["answers"]["job"]["value"] == 50_000
+
+
+def test_a_number_of_steps_that_no_job_has_is_wrong_usage() -> None:
+    """It is larger than any float, too."""
+    assert cli.run(["job", "runtime", "steps.csv", "--steps", "9" * 400]) == 2

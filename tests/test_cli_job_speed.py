@@ -178,6 +178,7 @@ def test_a_diagonal_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (["--at", "3"], "--at 3: give workers,servers as in 4,2"),
         (["--at", "0,1"], "--at 0,1: give workers,servers as in 4,2"),
+        (["--at", "10000000000,1"], "--at 10000000000,1: give workers,servers as in 4,2"),
         (["--noise", "0"], "--noise 0.0: give a share of a speed above 0"),
         (["--network", "1Gbps"], "network: of a trace only, and SAMPLES are measured speeds"),
         (["amp"], "transforms: of a trace only"),

@@ -84,3 +84,27 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RefusedError, match=r"prices\.toml: "):
         read_prices(path)
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Some editors begin every file with one."""
+    assert read_prices(listed(tmp_path, "\ufeff" + LIST)).currency == "EUR"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"a = '\xe4'", "no text in UTF-8"), (b"a = " + b"[" * 100_000, "recursion")],
+)
+def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes, said: str) -> None:
+    """Another encoding, and brackets without end."""
+    path = tmp_path / "prices.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(RefusedError, match=said):
+        read_prices(path)
+
+
+def test_a_list_that_is_not_there(tmp_path: Path) -> None:
+    """The text names it."""
+    with pytest.raises(RefusedError, match=r"none\.toml: cannot be read"):
+        read_prices(tmp_path / "none.toml")

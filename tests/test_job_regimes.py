@@ -141,3 +141,21 @@ def test_a_drift_is_refused_and_noise_is_not() -> None:
     with pytest.raises(RefusedError, match=r"drift by \+37% from the first to the last"):
         forecast(Training((32,) * 7, rising, 10, {}, (32,) * 10))
     assert forecast(Training((32,) * 7, noisy, 10, {}, (32,) * 10)).total.value > 100
+
+
+def test_many_epochs_are_compared_in_parts() -> None:
+    """A drift over 50,000 of them is found, and what does not drift is answered."""
+    rising = tuple(np.linspace(10.0, 14.0, 50_000).tolist())
+
+    with pytest.raises(RefusedError, match=r"drift by \+33%"):
+        forecast(Training((32,) * 50_000, rising, 60_000, {}, (32,) * 60_000))
+    even = (10.0, 11.0) * 25_000
+    found = forecast(Training((32,) * 50_000, even, 60_000, {}, (32,) * 60_000))
+    assert found.total.value == pytest.approx(630_000, rel=0.01)
+
+
+def test_no_time_is_below_zero() -> None:
+    """However much one epoch was out of line."""
+    odd = (*[10.0] * 8, 1000.0)
+
+    assert forecast(Training((32,) * 9, odd, 12, {}, (32,) * 12)).remaining.low >= 0
