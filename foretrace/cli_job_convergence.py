@@ -62,11 +62,13 @@ def report(
     warnings = list(found.warnings)
     if log.passed_over:
         warnings.append(f"{log.passed_over} lines without a training loss were passed over")
+    if log.counts != "steps":
+        warnings.append(f"the log names no steps: its {log.counts} are counted instead")
     if found.reached:
         warnings.append("the log itself reaches the target: nothing had to be foretold")
     return JobReport(
         f"{name}: {known}; {meaning} {verb} of at most {target:g}",
-        {"steps to target": found.answer},
+        {"steps to target": found.answer.scaled(1, log.counts)},
         tables=() if found.reached else (_forms(found),),
         assumptions=() if found.reached else tuple(_assumptions(log, found, next_change)),
         warnings=tuple(warnings),

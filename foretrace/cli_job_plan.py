@@ -128,6 +128,6 @@ def _steps(
 
 def _steps_to(losses: Path, target: float) -> Answer:
     from foretrace.replay.job_convergence import steps_to_loss
-    from foretrace.replay.job_loss_log import read_losses
+    from foretrace.replay.job_loss_log import losses_of_steps
 
-    return steps_to_loss(read_losses(losses), target).answer
+    return steps_to_loss(losses_of_steps(losses), target).answer

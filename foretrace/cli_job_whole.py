@@ -35,10 +35,14 @@ def whole(
     json: AsJson = False,
 ) -> None:
     """Say how long a recorded job takes in all and what it costs, before and after a change."""
+    from foretrace.errors import RefusedError
     from foretrace.job_whole import read_plan, whole_job
     from foretrace.predict import predict
     from foretrace.transforms import parse_scenario
 
     plan, scenario = read_plan(job), parse_scenario(transforms or ())
     graph = calibrated_graph_of(trace, step, calibration)
-    show(whole_job(graph, predict(graph, scenario), plan), json=json)
+    report = whole_job(graph, predict(graph, scenario), plan)
+    if not report.answers:
+        raise RefusedError(report.warnings[0])
+    show(report, json=json)

@@ -6,6 +6,7 @@ What cannot be answered stands among the warnings with its reason, and what rest
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -16,7 +17,7 @@ from foretrace.errors import RefusedError
 from foretrace.job_steps import change_of, logged_steps, recorded_steps, total_of
 from foretrace.replay.job_answer import UNVALIDATED, exactly
 from foretrace.replay.job_convergence import steps_to_loss
-from foretrace.replay.job_loss_log import read_losses
+from foretrace.replay.job_loss_log import losses_of_steps
 from foretrace.replay.job_prices import check_price
 from foretrace.replay.toml_file import read_toml
 from foretrace.report_job import JobReport, Table
@@ -76,6 +77,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("say how long the job is: give one of steps and losses")
         if (self.losses is None) != (self.target is None):
             raise ValueError("losses and target belong together: the losses so far, and the last")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target = {self.target} is no loss")
+        if self.next_change is not None and not self.next_change > 0:
+            raise ValueError(f"next_change = {self.next_change} is no step to come")
 
 
 def read_plan(path: Path) -> Plan:
@@ -92,6 +97,9 @@ def read_plan(path: Path) -> Plan:
         for name in ("losses", "samples")
         if (name_of := getattr(found, name)) is not None
     }
+    for name, place in beside.items():
+        if not Path(place).is_file():
+            raise RefusedError(f"{path}: {name}: there is no file {place}")
     return msgspec.structs.replace(found, **beside)
 
 
@@ -123,7 +131,9 @@ def _steps(plan: Plan, warnings: list[str]) -> Answer:
     """Return the steps of the recorded batch, given or forecast from the losses so far."""
     if plan.losses is None or plan.target is None:
         return exactly(plan.steps or 0, "steps")
-    found = steps_to_loss(read_losses(Path(plan.losses)), plan.target, next_change=plan.next_change)
+    found = steps_to_loss(
+        losses_of_steps(Path(plan.losses)), plan.target, next_change=plan.next_change
+    )
     warnings += found.warnings
     return found.answer
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import RefusedError
-from foretrace.replay.job_loss_text import csv_rows, json_rows, printed_rows
+from foretrace.replay.job_loss_text import (
+    EPOCHS,
+    ROWS,
+    STEPS,
+    csv_rows,
+    json_rows,
+    printed_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +37,8 @@ if TYPE_CHECKING:
 NUMPY, BYTE_ORDER_MARK = b"\x93NUMPY", b"\xef\xbb\xbf"
 JSON_STARTS = (b"{", b"[")
 LARGEST_BYTES = 2**30
+MOST_STEPS, LARGEST_LOSS = 1e15, 1e30
+"""Beyond them a number is a mistake."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ class LossLog:
     ``steps`` rise; ``losses`` are finite and as many; ``rates`` are the learning rates, as many,
     or None where the log has none. ``ahead`` are steps with a learning rate and no loss yet: the
     schedule that is still to come. ``passed_over`` counts lines without a training loss.
+    ``counts`` says what the steps are: "steps", or "epochs" or "losses" of a log that names none.
     """
 
     steps: Floats
@@ -46,6 +56,7 @@ class LossLog:
     rates: Floats | None = None
     ahead: tuple[tuple[float, float], ...] = ()
     passed_over: int = 0
+    counts: str = STEPS
 
 
 def read_losses(path: Path) -> LossLog:
@@ -70,8 +81,8 @@ def loss_log(rows: Sequence[Row], name: str) -> LossLog:
 
     Examples
     --------
-    >>> loss_log([(1, 1.0, 2.5, None), (2, 2.0, 2.25, None)], "run").losses.tolist()
-    [2.5, 2.25]
+    >>> loss_log([(1, 10.0, 2.5, None, "steps")], "run").losses.tolist()
+    [2.5]
 
     Raises
     ------
@@ -84,7 +95,7 @@ def loss_log(rows: Sequence[Row], name: str) -> LossLog:
             f"{name}: there is no loss in it; give a CSV with the columns step and loss, an NPY, "
             "JSON with log_history, or lines such as 'step 10 loss 2.3'"
         )
-    for line, step, loss, rate in known:
+    for line, step, loss, rate, _ in known:
         _check(f"{name}:{line}", step, loss, rate)
     steps = np.array([row[1] for row in known], np.float64)
     back = np.flatnonzero(np.diff(steps) <= 0)
@@ -104,7 +115,24 @@ def loss_log(rows: Sequence[Row], name: str) -> LossLog:
         None if None in rates else np.array(rates, np.float64),
         tuple(ahead),
         len(later) - len(ahead),
+        next((unit for unit in (ROWS, EPOCHS) if unit in {row[4] for row in known}), STEPS),
     )
+
+
+def losses_of_steps(path: Path) -> LossLog:
+    """Read the losses in *path*, which have to say at which steps they were.
+
+    Raises
+    ------
+    RefusedError
+        As for `read_losses`, and where a log counts its epochs or nothing.
+    """
+    log = read_losses(path)
+    if log.counts != STEPS:
+        raise RefusedError(
+            f"{path}: the log counts {log.counts} and not steps; give it a column called step"
+        )
+    return log
 
 
 def _check(place: str, step: float, loss: float | None, rate: float | None) -> None:
@@ -113,8 +141,10 @@ def _check(place: str, step: float, loss: float | None, rate: float | None) -> N
             f"{place}: the loss is {loss}: the training broke there, and no later loss follows "
             "from the earlier ones"
         )
-    if not math.isfinite(step):
-        raise RefusedError(f"{place}: the step is {step}, expected a number")
+    if not 0 <= step <= MOST_STEPS:
+        raise RefusedError(f"{place}: the step is {step:g}, expected a number from 0")
+    if abs(loss) > LARGEST_LOSS:
+        raise RefusedError(f"{place}: the loss is {loss:g}, which is no loss of a training")
     if rate is not None and not 0 <= rate < math.inf:
         raise RefusedError(f"{place}: the learning rate is {rate}, expected a number from 0")
 
@@ -154,9 +184,10 @@ def _array_rows(raw: bytes) -> list[Row]:
     is_number = isinstance(array, np.ndarray) and array.dtype.kind in "fiu"
     if not is_number or array.ndim not in {1, 2} or (array.ndim == 2 and array.shape[1] != 2):  # noqa: PLR2004 - step and loss
         raise RefusedError("expected an array of losses, or of the columns step and loss")
+    counts = ROWS if array.ndim == 1 else STEPS
     if array.ndim == 1:
         array = np.stack([np.arange(1, len(array) + 1), array], axis=1)
-    return [(row, float(k), float(loss), None) for row, (k, loss) in enumerate(array, 1)]
+    return [(row, float(k), float(loss), None, counts) for row, (k, loss) in enumerate(array, 1)]
 
 
 def _json(start: bytes) -> Any:

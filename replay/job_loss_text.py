@@ -1,4 +1,7 @@
-"""Text of logs in, rows out: (line, step, loss, learning rate), unknown ones None."""
+"""Text of logs in, rows out: line, step, loss, learning rate, and what the step counts.
+
+A loss or learning rate that is unknown is None.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from foretrace.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-Row = tuple[int, float, float | None, float | None]
+Row = tuple[int, float, float | None, float | None, str]
 
+STEPS, EPOCHS, ROWS = "steps", "epochs", "losses"
+"""What the number of a row counts; where it has none, rows with a loss are counted."""
 STEP_NAMES = ("step", "global_step", "steps", "iteration", "iter", "k", "epoch")
 LOSS_NAMES = (
     "loss",
@@ -39,6 +44,8 @@ _RATE = re.compile(rf"(?<![a-z_])(?:lr|learning[ _]rate){_IS}{_NUMBER}", re.IGNO
 _OF = r"['\"]?\s*[:=]?\s*\[?\s*#?(\d+)(?:\s*/\s*(\d+))?"
 _STEP = re.compile(rf"(?<![a-z])(?:global[ _])?(?:step|iteration|iter|batch){_OF}", re.IGNORECASE)
 _EPOCH = re.compile(rf"(?<![a-z])epoch{_OF}(?![\d.])", re.IGNORECASE)
+_BAR = re.compile(r"[|\[] *(\d+)/(\d+) *[\[(]")
+_WITH_OTHERS = re.compile(r"(?:val|valid|validation|eval|test|dev)[ _/]loss", re.IGNORECASE)
 
 
 def csv_rows(text: str) -> list[Row] | None:
@@ -47,7 +54,7 @@ def csv_rows(text: str) -> list[Row] | None:
     The first line names columns, or everything is numbers: losses, or steps and losses.
 
     >>> csv_rows("step,loss\n10,2.5\n"), csv_rows("2.5\n2.25\n")[1], csv_rows("step 1 loss 2")
-    ([(2, 10.0, 2.5, None)], (2, 2.0, 2.25, None), None)
+    ([(2, 10.0, 2.5, None, 'steps')], (2, 2.0, 2.25, None, 'losses'), None)
 
     Raises
     ------
@@ -60,16 +67,18 @@ def csv_rows(text: str) -> list[Row] | None:
         return None
     comma = next((c for c in ",;\t" if c in lines[0][1]), ",")
     table = [(n, _cells(line, comma)) for n, line in lines]
-    names = [cell.lower() for cell in table[0][1]]
+    names = [cell.lower().rpartition(" - ")[2] for cell in table[0][1]]
     if all(_is_number(cell) for cell in names):
         return _bare_rows(table)
+    _check_names(names)
     columns = [_column(names, known) for known in (STEP_NAMES, LOSS_NAMES, RATE_NAMES)]
     if columns[1] is None:
         if comma in lines[0][1] and len(names) > 1 and not _LOSS.search(text):
             raise RefusedError(f"line {lines[0][0]}: no column is called loss: {', '.join(names)}")
         return None
+    counts = _counted(None if columns[0] is None else names[columns[0]])
     return [
-        _named_row(line, number, cells, columns)
+        (*_named_row(line, number, cells, columns), counts)
         for number, (line, cells) in enumerate(table[1:], 1)
     ]
 
@@ -78,7 +87,7 @@ def json_rows(found: Any) -> list[Row]:
     """Return the rows of a trainer's ``log_history``, or of a list of objects or numbers.
 
     >>> json_rows({"log_history": [{"step": 5, "loss": 2.0}, {"step": 5, "eval_loss": 2.1}]})
-    [(1, 5.0, 2.0, None), (2, 5.0, None, None)]
+    [(1, 5.0, 2.0, None, 'steps'), (2, 5.0, None, None, 'steps')]
 
     Raises
     ------
@@ -94,30 +103,44 @@ def json_rows(found: Any) -> list[Row]:
 def printed_rows(text: str) -> list[Row]:
     r"""Return the rows of what a training printed; lines without a loss are passed over.
 
+    So are lines that name another loss beside, where most do not: evaluations on the way.
+
     >>> printed_rows("hello\nEpoch [2/9], Step [10/50], Loss: 0.5\n{'loss': 0.4, 'epoch': 2.1}")
-    [(2, 60.0, 0.5, None), (3, 2.0, 0.4, None)]
+    [(2, 60.0, 0.5, None, 'steps'), (3, 2.0, 0.4, None, 'losses')]
     """
+    found = [
+        (line, words, loss)
+        for line, words in enumerate(text.splitlines(), 1)
+        if SUMMARY not in words and (loss := _LOSS.search(words))
+    ]
+    plain = [one for one in found if not _WITH_OTHERS.search(one[1])]
+    is_mixed = len(plain) > len(found) / 2
     rows: list[Row] = []
-    for line, words in enumerate(text.splitlines(), 1):
-        if SUMMARY not in words and (loss := _LOSS.search(words)):
-            rate = _RATE.search(words)
-            step = _printed_step(words)
-            number = len(rows) + 1.0 if step is None else step
-            rows.append((line, number, float(loss[1]), float(rate[1]) if rate else None))
+    for line, words, loss in plain if is_mixed else found:
+        step, counts = _printed_step(words, len(rows) + 1)
+        rate = _RATE.search(words)
+        rows.append((line, step, float(loss[1]), float(rate[1]) if rate else None, counts))
     return rows
 
 
-def _printed_step(words: str) -> float | None:
-    """Return the step a line names; steps that count within an epoch go on from epoch to epoch."""
-    step, epoch = _STEP.search(words), _EPOCH.search(words)
+def _printed_step(words: str, row: int) -> tuple[float, str]:
+    """Return the step a line names, and what that counts: the *row* where it names none.
+
+    Steps that count within an epoch go on from epoch to epoch.
+    """
+    epoch, step = _EPOCH.search(words), _STEP.search(words) or _BAR.search(words)
     if step and step[2] and epoch:
-        return float((int(epoch[1]) - 1) * int(step[2]) + int(step[1]))
-    found = step or epoch
-    return float(found[1]) if found else None
+        return float((int(epoch[1]) - 1) * int(step[2]) + int(step[1])), STEPS
+    if step:
+        return float(step[1]), STEPS
+    return (float(epoch[1]), EPOCHS) if epoch else (float(row), ROWS)
 
 
 def _cells(line: str, comma: str) -> list[str]:
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=comma, strict=False))]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=comma, strict=False))]
+    except csv.Error as error:
+        raise RefusedError(f"no log of losses ({error})") from None
 
 
 def _is_number(cell: str) -> bool:
@@ -134,12 +157,14 @@ def _bare_rows(table: Sequence[tuple[int, Sequence[str]]]) -> list[Row]:
         values = [_value(line, "number", cell) for cell in cells]
         if len(values) > 2 or len(cells) != len(table[0][1]):  # noqa: PLR2004 - step and loss
             raise RefusedError(f"line {line}: {len(values)} columns without names, expected 1 or 2")
-        step = values[0] if len(values) > 1 else float(number)
-        rows.append((line, step or 0.0, values[-1], None))
+        step, counts = (values[0], STEPS) if len(values) > 1 else (float(number), ROWS)
+        rows.append((line, step or 0.0, values[-1], None, counts))
     return rows
 
 
-def _named_row(line: int, number: int, cells: Sequence[str], columns: Sequence[int | None]) -> Row:
+def _named_row(
+    line: int, number: int, cells: Sequence[str], columns: Sequence[int | None]
+) -> tuple[int, float, float | None, float | None]:
     step, loss, rate = (
         None if at is None else _value(line, name, cells[at] if at < len(cells) else "")
         for at, name in zip(columns, ("step", "loss", "learning rate"), strict=True)
@@ -157,15 +182,27 @@ def _value(line: int, name: str, cell: str) -> float | None:
 
 def _entry_row(number: int, entry: Any) -> Row:
     if isinstance(entry, int | float) and not isinstance(entry, bool):
-        return number, float(number), float(entry), None
+        return number, float(number), float(entry), None, ROWS
     if not isinstance(entry, dict):
         raise RefusedError(f"entry {number} is neither an object nor a number")
     if SUMMARY in entry:
-        return number, float(number), None, None
+        return number, float(number), None, None, ROWS
     step, loss, rate = (
         next(_numbers(number, entry, known), None) for known in (STEP_NAMES, LOSS_NAMES, RATE_NAMES)
     )
-    return number, float(number) if step is None else step, loss, rate
+    name = next((name for name in STEP_NAMES if entry.get(name) is not None), None)
+    return number, float(number) if step is None else step, loss, rate, _counted(name)
+
+
+def _counted(name: str | None) -> str:
+    """Return what a column or key called *name* counts."""
+    return ROWS if name is None else EPOCHS if name == "epoch" else STEPS
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = [name for name in dict.fromkeys(names) if name and names.count(name) > 1]
+    if twice:
+        raise RefusedError(f"two columns are called {twice[0]!r}; rename one")
 
 
 def _numbers(number: int, entry: Mapping[str, Any], known: Sequence[str]) -> Iterator[float]:

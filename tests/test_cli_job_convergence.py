@@ -100,3 +100,15 @@ def test_a_change_is_a_step_or_never(
 
     assert code == 2
     assert "expected a step or 'never'" in err
+
+
+def test_epochs_are_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever logs once an epoch is told an epoch, and that it is one."""
+    path = tmp_path / "run.csv"
+    path.write_text("epoch,loss\n" + "".join(f"{at},{6 / at}\n" for at in range(1, 31)))
+
+    code, out, _ = run(capsys, str(path), "--target", "0.5", "--window", "1")
+
+    assert code == 0
+    assert "12 epochs" in out
+    assert "the log names no steps: its epochs are counted instead" in out

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import RefusedError
-from foretrace.replay.job_loss_log import LossLog, read_losses
+from foretrace.replay.job_loss_log import LossLog, losses_of_steps, read_losses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,6 +144,22 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, text: str | bytes, 
     assert str(tmp_path / "log") in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("step,loss,loss\n1,2,3\n", "two columns are called 'loss'"),
+        ("step,loss\n-1,2\n", "the step is -1, expected a number from 0"),
+        ("step,loss\n1e300,2\n", r"the step is 1e\+300"),
+        ("step,loss\n1,1e300\n", r"the loss is 1e\+300, which is no loss"),
+        ("loss\n" + "1" * 140_000, "no log of losses"),
+    ],
+)
+def test_absurd_logs_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    """One sentence, and no arithmetic with them."""
+    with pytest.raises(RefusedError, match=said):
+        read(tmp_path, text)
+
+
 @pytest.mark.parametrize("array", [np.zeros((2, 3)), np.zeros((1, 2, 2)), np.array(["a"])])
 def test_other_arrays_are_refused(tmp_path: Path, array: np.ndarray) -> None:
     """Three columns could mean anything."""
@@ -175,3 +191,26 @@ def test_numbers_in_quotes_are_numbers(tmp_path: Path) -> None:
 
     assert log.steps.tolist() == [10]
     assert log.losses.tolist() == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("step,loss\n1,2.5\n", "steps"),
+        ("1,2.5\n2,2.25\n", "steps"),
+        ("epoch,loss\n1,2.5\n", "epochs"),
+        ("loss\n2.5\n", "losses"),
+        ("2.5\n2.25\n", "losses"),
+        ("Epoch 1/9: loss 2.5\n", "epochs"),
+        ("Epoch 1/9 step 3/5: loss 2.5\n", "steps"),
+        ("{'loss': 2.5, 'epoch': 0.4}\n", "losses"),
+        ('[{"epoch": 1, "loss": 2.5}]', "epochs"),
+        ("[2.5, 2.25]", "losses"),
+    ],
+)
+def test_what_a_log_counts_is_known(tmp_path: Path, text: str, counts: str) -> None:
+    """Epochs and rows are no steps: a job must not be as long as their number."""
+    assert read(tmp_path, text).counts == counts
+    if counts != "steps":
+        with pytest.raises(RefusedError, match=f"counts {counts} and not steps"):
+            losses_of_steps(tmp_path / "log")

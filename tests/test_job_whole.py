@@ -144,6 +144,8 @@ def test_files_lie_beside_the_plan(tmp_path: Path) -> None:
     """Wherever the command is started."""
     path = tmp_path / "job.toml"
     path.write_text('losses = "l.csv"\ntarget = 0.5\nsamples = "s.csv"\n')
+    for name in ("l.csv", "s.csv"):
+        (tmp_path / name).touch()
 
     found = read_plan(path)
 
@@ -168,6 +170,9 @@ def written(folder: Path, text: str) -> Path:
         ("steps = 0", "`int` >= 1"),
         ("steps = 5\nfast = true", "unknown field `fast`"),
         ("steps 5", "plan.toml: "),
+        ('losses = "a"\ntarget = nan', "target = nan is no loss"),
+        ("steps = 5\nnext_change = nan", "next_change = nan is no step to come"),
+        ('steps = 5\nsamples = "none.csv"', "samples: there is no file"),
         ('steps = 5\n[[rent]]\nname = "x"\nprice_per_hour = 0.0', "x: price_per_hour=0.0 is no"),
     ],
 )
@@ -184,6 +189,17 @@ def test_a_missing_plan_is_one_line() -> None:
     """It names the file."""
     with pytest.raises(RefusedError, match=r"nowhere\.toml: cannot be read"):
         read_plan(Path("nowhere.toml"))
+
+
+def test_a_job_of_which_nothing_is_answered_fails(
+    recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is the error: exit code 1, and no empty report."""
+    (tmp_path / "s.csv").write_text("seconds\n1\n")
+    plan = str(written(tmp_path, 'steps = 50\nsamples = "s.csv"'))
+
+    assert cli.run(["job", "whole", recorded, *DOUBLED, "--job", plan]) == 1
+    assert "not answered: 1 samples are too few" in capsys.readouterr().err
 
 
 def test_command_and_page_say_the_same(
