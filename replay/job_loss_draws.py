@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.replay.job_loss_rows import level, moving_mean, noise, trailing_mean
+from foretrace.replay.job_loss_rows import TINY, level, moving_mean, noise, trailing_mean
 from foretrace.replay.job_loss_tail import USUAL_FALL, Fitted, Trust, fit_last, not_told_apart
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
+MOST_AHEAD = 50_000
+"""Rows that a future has at most: those of logs with long gaps lie further apart."""
+LEAST_NOISE = 1e-3
+"""Part of the largest misfit that noise has at least: logs without any are not resampled."""
 ANCHOR = 0.25
 """Part of the fitted rows from which the loss at the last step is read."""
 ANCHOR_FREEDOM = 4.0
@@ -56,8 +60,9 @@ def draw_futures(
     """
     forms = not_told_apart(trusted)
     each = -(-draws // len(forms))
-    step = float(np.median(np.diff(times)))
-    ahead = times[-1] + step * np.arange(1, 1 + int((horizon - times[-1]) / step))
+    span = horizon - times[-1]
+    count = min(MOST_AHEAD, int(span / np.median(np.diff(times[len(times) // 2 :]))))
+    ahead = times[-1] + span / count * np.arange(1, 1 + count)
     before = losses[len(losses) - window + 1 :]
     found = []
     for form in forms:
@@ -77,8 +82,9 @@ def _of_one_form(
     random: np.random.Generator,
 ) -> list[tuple[float, float, float]]:
     window, last = len(before) + 1, fitted.times[-1]
-    spread, expected = noise(fitted.losses), fitted.curves.at(fitted.times)[0]
+    expected = fitted.curves.at(fitted.times)[0]
     left = fitted.losses - expected
+    spread = np.maximum(noise(fitted.losses), LEAST_NOISE * np.abs(left).max() + TINY)
     pure = _pure_noise(left) / spread
     block = max(1, min(len(left) // 4, window))
     resampled = expected + spread * _blocks(pure, draws, len(left), block, random)

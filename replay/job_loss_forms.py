@@ -142,7 +142,7 @@ def _with_asymptote(basis: Floats, rows: Floats, shares: Floats) -> tuple[Floats
     spread = (centred**2 @ shares)[:, None]
     shared = (centred * shares) @ from_mean.T
     amplitudes = np.maximum(shared / np.maximum(spread, TINY), 0)
-    misfits = from_mean**2 @ shares - 2 * amplitudes * shared + amplitudes**2 * spread
+    misfits = from_mean**2 @ shares - amplitudes * shared
     return amplitudes, row_mean - amplitudes * basis_mean[:, None], misfits
 
 
@@ -151,4 +151,4 @@ def _without_asymptote(basis: Floats, rows: Floats, shares: Floats) -> tuple[Flo
     spread = (basis**2 @ shares)[:, None]
     shared = (basis * shares) @ rows.T
     amplitudes = np.maximum(shared / np.maximum(spread, TINY), 0)
-    return amplitudes, rows**2 @ shares - 2 * amplitudes * shared + amplitudes**2 * spread
+    return amplitudes, rows**2 @ shares - amplitudes * shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -323,3 +324,23 @@ def test_real_trainings_reach_targets_within_the_interval_or_are_refused() -> No
 
     assert len({one.run for one in answered}) >= 2
     assert all(one.holds for one in answered)
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses"),
+    [
+        (STEPS[:100], 2 - STEPS[:100] / 100),
+        (STEPS[:40], 1e-300 * STEPS[39::-1]),
+        (np.append(STEPS[:20], 1e9 + STEPS[:20]), 1 / STEPS[:40]),
+        (2.0 ** np.arange(40), 1 / STEPS[:40]),
+        (np.linspace(0.01, 1, 40), 1 / STEPS[:40]),
+        (STEPS[:100], np.where(STEPS[:100] == 50, 1e6, 1 / STEPS[:100])),
+        (STEPS[:40], -np.log(STEPS[:40])),
+    ],
+    ids=["line", "tiny", "gap", "geometric", "parts of a step", "spike", "below zero"],
+)
+def test_odd_logs_are_answered_or_refused(steps: np.ndarray, losses: np.ndarray) -> None:
+    """Without a warning or a huge table."""
+    target = losses[-1] - 0.05 * abs(losses[-1])
+    with contextlib.suppress(RefusedError):
+        assert steps_to_loss(LossLog(steps, losses), float(target), window=1).answer.low > steps[-1]

@@ -214,3 +214,23 @@ def test_what_a_log_counts_is_known(tmp_path: Path, text: str, counts: str) -> N
     if counts != "steps":
         with pytest.raises(RefusedError, match=f"counts {counts} and not steps"):
             losses_of_steps(tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Epoch 1: 7%|7 | 10/150 [00:01, 10it/s, loss=2.5]\rEpoch 1: 13%|13 | 20/150 [loss=2.25]",
+        "step 0: train loss 4.0, val loss 4.1\niter 10: loss 2.5, time 1ms\niter 20: loss 2.25\n",
+        'Step,"run - train/loss"\n10,2.5\n20,2.25\n',
+        "Wall time,Step,Value\n1.5,10,2.5\n1.6,20,2.25\n",
+        "epoch,step,train_loss,val_loss\n0,10,2.5,\n0,15,,2.4\n0,20,2.25,\n",
+        "Train Epoch: 1 [10/15 (66%)]\tLoss: 2.5\nTrain Epoch: 2 [5/15 (33%)]\tLoss: 2.25\n",
+    ],
+    ids=["progress bar", "evaluations", "wandb", "tensorboard", "lightning", "samples"],
+)
+def test_what_common_loggers_write(tmp_path: Path, text: str) -> None:
+    """Each in its own way says 2.5 at 10 and 2.25 at 20."""
+    log = read(tmp_path, text)
+
+    assert log.steps.tolist() == [10, 20]
+    assert log.losses.tolist() == [2.5, 2.25]
