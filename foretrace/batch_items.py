@@ -270,9 +270,9 @@ def _stem(path: Path) -> str:
 
 def _why(error: Exception, path: Path) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"{path}: there is no such file"
+        return f"{error.filename or path}: there is no such file"
     if isinstance(error, OSError):
-        return f"{path}: cannot be read ({error.strerror})"
+        return f"{error.filename or path}: cannot be read ({error.strerror})"
     if isinstance(error, KeyError):
         return f"{path}: {error.args[0]} is not in it"
     return str(error)

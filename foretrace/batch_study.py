@@ -5,11 +5,12 @@ Paths and globs in it are relative to its own folder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from foretrace.errors import TransformError
+from foretrace.errors import RefusedError, TransformError
+from foretrace.replay.toml_file import read_toml
 from foretrace.transforms import parse_scenario
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class PairEntry(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     before: str
     scenario: Texts
     after: str | None = None
-    after_ms: float | None = None
+    after_ms: Annotated[float, msgspec.Meta(ge=1e-6, le=1e12)] | None = None
     model: str | None = None
     step: str | None = None
 
@@ -85,10 +86,9 @@ def read_study(path: Path) -> Study:
         It cannot be read, has an unknown key or a wrong value, or asks for nothing.
     """
     try:
-        study = msgspec.toml.decode(path.read_bytes(), type=Study)
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TransformError(f"study file {path}: {reason}") from None
+        study = read_toml(path, Study)
+    except RefusedError as error:
+        raise TransformError(f"study file {error}") from None
     for mistake in _mistakes(study):
         raise TransformError(f"study file {path}: {mistake}")
     return study

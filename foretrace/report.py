@@ -221,7 +221,7 @@ def _catalogue_blocks(report: Catalogue) -> Blocks:
 @blocks.register
 def _entry_blocks(entry: Entry) -> Blocks:
     pairs = [f"{name} by {max(by.values())} pairs" for name, by in entry.pairs.items()]
-    lines = entry.description.splitlines()
+    lines = entry.description.splitlines() or [""]
     is_head = [set(line) == {"-"} for line in [*lines[1:], ""]]
     return [
         heading(f"{entry.name}({entry.parameters})"),

@@ -69,6 +69,16 @@ def test_a_glob_finds_jobs_and_ranks(tmp_path: Path) -> None:
     assert [len(i.recording.files) for i in found] == [1, 1, 2]
 
 
+def test_what_is_missing_after_a_change_is_named(tmp_path: Path) -> None:
+    """Not the recording before it, which is there."""
+    study = write_study(tmp_path, [FASTER])
+    pair = f'[[pair]]\nbefore = "a.json"\nafter = "none.json"\nscenario = "{FASTER}"\n'
+    study.write_text(pair, "utf-8")
+    (item,) = items_of(read_study(study), tmp_path)
+
+    assert item.recording.problem == f"{tmp_path / 'none.json'}: there is no such file"
+
+
 def test_an_absolute_glob_is_taken_as_it_is(tmp_path: Path) -> None:
     """A study may lie elsewhere than its recordings."""
     write_study(tmp_path / "here", [FASTER])

@@ -44,6 +44,9 @@ def test_a_study_is_read(tmp_path: Path) -> None:
         ('[[model]]\nnames = ["gnn"]', "scenarios is empty"),
         ('scenarios = [[]]\n[[trace]]\npath = "a"', "empty list"),
         ('[[pair]]\nbefore = "a"\nscenario = "amp"', "pair of a: give either after or after_ms"),
+        ('[[pair]]\nbefore = "a"\nscenario = "amp"\nafter_ms = -1.0', "Expected `float` >= "),
+        ('[[pair]]\nbefore = "a"\nscenario = "amp"\nafter_ms = nan', "Expected `float` >= "),
+        ("a = " + "[" * 100_000, "recursion"),
         (
             '[[pair]]\nbefore = "a"\nscenario = "amp"\nafter = "b"\nafter_ms = 1.0',
             "pair of a: give either after or after_ms",
@@ -62,7 +65,7 @@ def test_mistakes_are_one_line(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """As the system says it."""
-    with pytest.raises(TransformError, match=r"nothing\.toml: No such file or directory"):
+    with pytest.raises(TransformError, match=r"nothing\.toml: cannot be read"):
         read_study(tmp_path / "nothing.toml")
 
 

@@ -433,6 +433,16 @@ def test_a_file_that_cannot_be_written_is_known_before_the_work(
     assert capsys.readouterr().err.startswith(f"foretrace: {said}")
 
 
+def test_a_what_if_without_a_word_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of the user's own, with no docstring."""
+    (tmp_path / "mine.py").write_text("def change(graph):\n    return graph\n", "utf-8")
+
+    assert cli.run(["transforms", f"{tmp_path}/mine.py:change"]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/mine.py:change()\n")
+
+
 def test_what_a_terminal_might_obey_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
     """A name of a file may hold colours, and line ends."""
     assert cli.run(["replay", "\x1b[31mred\x07\n.json"]) == 1
