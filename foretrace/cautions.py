@@ -44,13 +44,16 @@ def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
             f"the replay of the unchanged job is {off:+.1%} off the measured step: "
             "record again on a quiet machine before trusting a prediction"
         )
+    return (*found, *of_measurement(measured))
+
+
+def of_measurement(measured: Measured) -> tuple[str, ...]:
+    """Say that the steps of a recording drift, so that no one length is theirs."""
     wandered = drift(measured.samples_ns) if measured.source == "unprofiled" else 0.0
-    if wandered > DOUBTFUL:
-        found.append(
-            f"the steps measured without the profiler drift by {wandered:.1%}: "
-            "the machine was not quiet"
-        )
-    return tuple(found)
+    if wandered <= DOUBTFUL:
+        return ()
+    text = f"the steps measured without the profiler drift by {wandered:.1%}"
+    return (f"{text}: the machine was not quiet",)
 
 
 def of_replay(timeline: Timeline) -> tuple[str, ...]:

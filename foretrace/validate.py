@@ -6,9 +6,10 @@ Two null models stand beside every prediction. A pair that they get right too pr
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from foretrace.cautions import of_measurement
 from foretrace.errors import TransformError
 from foretrace.predict import Prediction, measured_step, predict
 from foretrace.transforms.paper import paper
@@ -66,6 +67,8 @@ def validate(
 ) -> Validation:
     """Predict *scenario* on *before* and compare with the step that *after* shows.
 
+    Where the steps of *after* drift, the warnings of the prediction say so.
+
     Parameters
     ----------
     measured_ns
@@ -81,7 +84,8 @@ def validate(
     """
     if measured_ns is None:
         truth = measured_step(after)
-        return compare(before, scenario, truth.step_ns, truth.source, calibration)
+        found = compare(before, scenario, truth.step_ns, truth.source, calibration)
+        return _warned(found, of_measurement(truth))
     return compare(before, scenario, measured_ns, "given", calibration)
 
 
@@ -101,6 +105,12 @@ def compare(
         measured_after_source=source,
         null_paper_ns=_paper_prediction(before, scenario),
     )
+
+
+def _warned(found: Validation, of_truth: tuple[str, ...]) -> Validation:
+    told = tuple(f"in the second recording, {text}" for text in of_truth)
+    prediction = replace(found.prediction, warnings=found.prediction.warnings + told)
+    return replace(found, prediction=prediction)
 
 
 def _paper_prediction(before: Graph, scenario: Scenario) -> float | None:

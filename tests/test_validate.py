@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from foretrace.errors import TransformError
@@ -46,6 +48,20 @@ def test_the_paper_has_no_constants_for_some() -> None:
     found = validate(BEFORE, AFTER, SCENARIO)
 
     assert found.null_paper_error in {None, found.error}
+
+
+def test_a_second_recording_that_drifts_is_doubted() -> None:
+    """Its second half is a fifth slower; a given measurement has no halves."""
+    steps_ns = (25_000, 25_000, 30_000, 30_000)
+    drifting = replace(AFTER, meta=replace(AFTER.meta, unprofiled_step_ns=steps_ns))
+    expected = (
+        "in the second recording, the steps measured without the profiler drift by 20.0%: "
+        "the machine was not quiet"
+    )
+
+    assert expected in validate(BEFORE, drifting, SCENARIO).prediction.warnings
+    assert expected not in validate(BEFORE, AFTER, SCENARIO).prediction.warnings
+    assert expected not in validate(BEFORE, drifting, SCENARIO, measured_ns=1).prediction.warnings
 
 
 @pytest.mark.parametrize("measured_ns", [0.0, -1.0, float("nan"), float("inf")])
