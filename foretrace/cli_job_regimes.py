@@ -12,6 +12,9 @@ import typer
 from foretrace.cli_arguments import AsJson, CalibrationFile, calibration_for, graph_of, show
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
     from foretrace.replay.job_regime_costs import Cost
     from foretrace.replay.job_regimes import Forecast, Training
     from foretrace.report_job import JobReport
@@ -70,15 +73,16 @@ def regimes(
     sizes, seconds = read_epochs(epochs_so_far)
     planned = None if schedule is None else parse_schedule(schedule)
     wanted = _modes(modes, (*sizes, *(planned or ())))
+    recordings = _recordings(trace or [], samples)
     training = Training(
         sizes=sizes,
         seconds=seconds,
         epochs=_total(epochs, planned),
-        costs=_costs(costs, trace or [], samples, wanted, calibration),
+        costs=_costs(costs, recordings, samples, wanted, calibration),
         schedule=planned,
         rising=rising,
     )
-    show(_report(training, forecast(training)), json=json)
+    show(_report(training, forecast(training), _doubts(recordings)), json=json)
 
 
 def _total(epochs: int | None, planned: tuple[int, ...] | None) -> int:
@@ -100,29 +104,42 @@ def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
     return sorted({*known, *map(int, given)})
 
 
+def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Graph]:
+    from foretrace.errors import RefusedError
+
+    if traces and samples is None:
+        raise RefusedError("how many samples an epoch has is not known; give --samples")
+    return {path: graph_of(path) for path in traces}
+
+
+def _doubts(recordings: dict[Path, Graph]) -> list[str]:
+    """Say why recordings cannot be trusted, and which."""
+    from foretrace.predict import identity
+
+    found = {path.name: identity(graph).warnings for path, graph in recordings.items()}
+    return [f"{name}: {text}" for name, texts in found.items() for text in texts]
+
+
 def _costs(
     costs: Path | None,
-    traces: list[Path],
+    recordings: dict[Path, Graph],
     samples: int | None,
     sizes: list[int],
     calibration: str | None,
 ) -> dict[int, Cost]:
     """Return what is known beforehand of the cost of an epoch; a table goes before recordings."""
-    from foretrace.errors import RefusedError
     from foretrace.replay.job_regimes_file import read_costs
 
     given = {} if costs is None else read_costs(costs)
-    if not traces:
+    if not recordings or samples is None:
         return given
-    if samples is None:
-        raise RefusedError("how many samples an epoch has is not known; give --samples")
     from foretrace.regime_costs import epoch_costs
 
-    measured = calibration_for(traces[0], calibration)
-    return epoch_costs([graph_of(each) for each in traces], sizes, samples, measured) | given
+    measured = calibration_for(next(iter(recordings)), calibration)
+    return epoch_costs([*recordings.values()], sizes, samples, measured) | given
 
 
-def _report(training: Training, found: Forecast) -> JobReport:
+def _report(training: Training, found: Forecast, warnings: Sequence[str]) -> JobReport:
     from foretrace.report_job import JobReport, Table
 
     rules = [
@@ -147,6 +164,7 @@ def _report(training: Training, found: Forecast) -> JobReport:
             ),
         ],
         assumptions=[_assumed(training), "the machine stays as fast as it was"],
+        warnings=warnings,
     )
 
 

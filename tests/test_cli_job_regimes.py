@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foretrace import cli
+from foretrace.tracer.files import load
+from foretrace.tracer.store import save
 
 RECORDED = Path(__file__).resolve().parents[1] / "traces" / "job" / "batch-schedules"
 EPOCHS = "batch_size,seconds\n32,10\n32,10\n64,\n"
@@ -67,6 +70,29 @@ def test_recordings_give_the_costs(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert [row["samples"] for row in rows] == [16, 64, 256]
     assert rows[0]["s per epoch"] > rows[1]["s per epoch"] > rows[2]["s per epoch"]
+
+
+def test_a_recording_that_drifts_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second half of its steps is a fifth slower; the other recording is quiet."""
+    small, large = (load(RECORDED / name) for name in ("mlp-16.parquet", "mlp-256.parquet"))
+    steps_ns = (20_000_000,) * 10 + (24_000_000,) * 10
+    save(
+        replace(small, meta=replace(small.meta, unprofiled_step_ns=steps_ns)),
+        tmp_path / "a.parquet",
+    )
+    save(large, tmp_path / "b.parquet")
+    path = tmp_path / "epochs.csv"
+    path.write_text("batch_size,seconds\n16,\n", "utf-8")
+    traces = [f"--trace={tmp_path / name}" for name in ("a.parquet", "b.parquet")]
+
+    given = ["--schedule", "16*2", *traces, "--samples", "1024", "--json"]
+    assert cli.run(["job", "regimes", str(path), *given]) == 0
+    told = [each.split(":")[0] for each in json.loads(capsys.readouterr().out)["warnings"]]
+
+    assert "a.parquet" in told
+    assert "b.parquet" not in told
 
 
 BAD_FILES = [
