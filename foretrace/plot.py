@@ -61,7 +61,8 @@ def figure(found: object) -> Any:
     ForetraceError
         There is no picture of such a thing, or matplotlib is not installed.
     """
-    raise ForetraceError(f"there is no picture of a {type(found).__name__}")
+    kind = type(found).__name__
+    raise ForetraceError(f"there is no picture of a {kind}; give a Prediction or a Sensitivity")
 
 
 @figure.register

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost")
+HTTP = 80
+"""Browsers leave this port out."""
 MOST_WHATIFS = 16
 LONGEST_PATH = 8_192
 """Characters of a request's path and query; what-ifs are short."""
@@ -83,14 +85,13 @@ class Site:
 
     def answer(self, target: str) -> Answer:
         """Answer a request for *target*: ``/``, ``/api/view`` or ``/api/outlook``."""
-        parts = urlsplit(target)
-        query = parse_qs(parts.query, keep_blank_values=True)
+        path, query = _asked_for(target)
         try:
-            if parts.path == "/":
+            if path == "/":
                 return self._page()
-            if parts.path == "/api/view":
+            if path == "/api/view":
                 return self._view(self._job(query), query.get("whatif", ()))
-            if parts.path == "/api/outlook":
+            if path == "/api/outlook":
                 with self.slow:
                     return _json(200, self._job(query).outlook)
         except ForetraceError as error:
@@ -101,9 +102,10 @@ class Site:
 
     def _job(self, query: Mapping[str, Sequence[str]]) -> Job:
         text = query.get("trace", ["0"])[0]
-        if not (text.isascii() and text.isdigit() and int(text) < len(self.jobs)):
-            raise TransformError(f"there is no trace number {text!r}: {len(self.jobs)} were given")
-        return self.jobs[int(text)]
+        jobs = {str(number): job for number, job in enumerate(self.jobs)}
+        if text not in jobs:
+            raise TransformError(f"there is no trace number {text!r}: {len(jobs)} were given")
+        return jobs[text]
 
     def _view(self, job: Job, texts: Sequence[str]) -> Answer:
         scenario = asked(texts)
@@ -115,6 +117,19 @@ class Site:
         with self.quick:
             data = {**view(self.jobs[0].known, ()), "version": self.version, "live": live}
         return Answer(200, "text/html; charset=utf-8", page(data, "This page needs scripts."))
+
+
+def _asked_for(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Return the path and the query of a request; of what is no address, none.
+
+    >>> _asked_for("/api/view?trace=1"), _asked_for("//[")
+    (('/api/view', {'trace': ['1']}), ('', {}))
+    """
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return "", {}
+    return parts.path, parse_qs(parts.query, keep_blank_values=True)
 
 
 def asked(texts: Sequence[str]) -> Scenario:
@@ -167,7 +182,11 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, site: Site, port: int) -> None:
         self.site = site
-        super().__init__((ADDRESS, port), _Handler)
+        try:
+            super().__init__((ADDRESS, port), _Handler)
+        except OSError as error:
+            reason = f"port {port}: {error.strerror}; give another --port, or 0 for any"
+            raise ForetraceError(reason) from None
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a browser that leaves early is no error."""
@@ -205,7 +224,7 @@ def refusal(port: int, host: str | None, origin: str | None, fetch: str | None) 
     A *host* other than this machine means that somebody else's name leads here; another *origin*,
     or a *fetch* (Sec-Fetch-Site) from elsewhere, that somebody else's page asks.
     """
-    hosts = {f"{name}:{port}" for name in NAMES}
+    hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == HTTP else set())
     if host not in hosts:
         return "this server answers to localhost alone"
     is_own = origin is None or origin in {f"http://{each}" for each in hosts}

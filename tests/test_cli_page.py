@@ -95,12 +95,13 @@ def test_serve_says_where_it_listens(
 def test_a_port_that_is_taken_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The system's own words."""
+    """The port, the system's own words, and what to do."""
     with serve.server(serve.Site([], ""), 0) as taken:
         port = str(taken.server_address[1])
 
         assert cli.run(["serve", str(write_small_trace(tmp_path)), "--port", port]) == 1
-    assert "in use" in capsys.readouterr().err
+    said = f"foretrace: port {port}: Address already in use; give another --port, or 0 for any\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.slow

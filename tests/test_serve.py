@@ -83,6 +83,8 @@ def test_the_outlook_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None
         ("/api/view?whatif=faster_kernels(speedup%3D0)", 200, "speedup"),
         ("/../etc/passwd", 404, "no such page"),
         ("/api", 404, "no such page"),
+        ("//[", 404, "no such page"),
+        (f"/api/view?trace={'9' * 5000}", 200, "no trace number"),
     ],
 )
 def test_a_wrong_question_gets_a_sentence(target: str, status: int, said: str) -> None:
@@ -198,3 +200,9 @@ def test_it_listens_on_this_machine_alone(port: int) -> None:
     with server(SITE, 0) as listening:
         assert listening.server_address[0] == "127.0.0.1"
     assert port
+
+
+def test_browsers_leave_out_the_port_80() -> None:
+    """The name alone is this server there, and nowhere else."""
+    assert refusal(80, "localhost", "http://localhost", "same-origin") is None
+    assert refusal(8765, "localhost", None, None) is not None
