@@ -114,7 +114,7 @@ def _unexpected(error: Any) -> int:
         return 0
     if hasattr(error, "format_message"):  # a usage error of click, whichever copy typer uses
         return _fail(f"{error.format_message()} (see foretrace --help)", 2)
-    if type(error).__name__ == "Abort":
+    if type(error).__name__ == "Abort" or isinstance(error.__cause__, KeyboardInterrupt):
         return _fail("interrupted", INTERRUPTED)
     if os.environ.get("FORETRACE_DEBUG"):
         traceback.print_exception(error)
@@ -166,6 +166,7 @@ def record(
     from foretrace.predict import identity
     from foretrace.progress import stage
     from foretrace.tracer.job import load_job
+    from foretrace.tracer.oddities import disturbances, sentences
     from foretrace.tracer.process_rank import file_of_rank, process_rank
     from foretrace.tracer.record import record as record_job
     from foretrace.tracer.store import check_place
@@ -178,7 +179,7 @@ def record(
     step_ms = found.measured.step_ns / 1e6
     out = file_of_rank(out, process_rank())
     sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
-    for text in found.warnings:
+    for text in (*found.warnings, *sentences(disturbances(trace.meta.warnings))):
         sys.stderr.write(f"foretrace: {text}\n")
 
 

@@ -141,6 +141,11 @@ def _exactness(found: Runtime, asked: Asked) -> list[str]:
         )
     elif found.more:
         notes.append(f"to be within {asked.within:.1%}, take {found.more:,} more samples")
+    if found.drift:
+        notes.append(
+            f"the pace moved by {found.drift:+.1%} towards the end of the samples: the interval "
+            "does not know how that goes on"
+        )
     if found.spread > TESTED_SPREAD:
         notes.append(
             f"the middle half of the steps spreads by {found.spread:.0%}, more than in any series "

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from foretrace.replay.job_pace import Change
+
     Floats = npt.NDArray[np.float64]
 
 FEWEST = 10
@@ -54,7 +56,8 @@ class Runtime:
     ``startup`` steps took ``startup_s`` together, and the next ``sample`` were averaged. ``more``
     says how many further ones would make the interval as narrow as was asked: 0 where it is, and
     ``None`` where no number would. ``spread`` is the width of the middle half of the sample, over
-    its median.
+    its median. ``drift`` is by how much the last samples differ from the mean of all, as a share of
+    it, where a test says that they do: the interval knows nothing of what goes on moving.
     """
 
     total: Answer
@@ -64,6 +67,7 @@ class Runtime:
     sample: int
     more: int | None
     spread: float
+    drift: float = 0.0
 
     def of_single_steps(self, stride: int) -> Runtime:
         """Return the same where each sample was *stride* steps."""
@@ -181,13 +185,18 @@ def _check_length(used: Floats, startup: int, lasts_s: float | None) -> None:
 
 def _check_pace(steady: Floats, startup: int, within: float) -> None:
     change = pace_change(steady)
-    if change is None or abs(change.after / float(steady.mean()) - 1) <= within:
+    if change is None or abs(_drift(steady, change)) <= within:
         return
     raise RefusedError(
         f"the pace changes: steps took {change.before:.4g} s on average up to step "
         f"{startup + change.at}, and {change.after:.4g} s from there on; a mean of both says "
         "nothing of the steps to come, sample once the pace lasts"
     )
+
+
+def _drift(steady: Floats, change: Change | None) -> float:
+    """Return by how much the steps after a change differ from the mean of all, as a share of it."""
+    return 0.0 if change is None else change.after / float(steady.mean()) - 1
 
 
 def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtime:
@@ -197,8 +206,10 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
     total = known + left * mean
     below, above = _off(steady, left)
     spread = _spread(steady) if left else 0.0
+    drift = _drift(steady, pace_change(steady)) if left else 0.0
     is_tested = len(steady) >= TESTED_STEPS and steps <= TESTED_TIMES * len(sample)
     is_tested &= spread <= TESTED_SPREAD and float(steady.sum()) >= TESTED_S
+    is_tested &= not drift
     status = VALIDATED if is_tested or not left else UNVALIDATED
     ends = (total - left * mean * min(below, 1.0), total + left * mean * above)
     return Runtime(
@@ -209,6 +220,7 @@ def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtim
         sample=len(steady),
         more=_more(steady, left, within * total / (left * mean)) if left else 0,
         spread=spread,
+        drift=drift,
     )
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -447,6 +448,20 @@ def test_what_a_terminal_might_obey_is_not_printed(capsys: pytest.CaptureFixture
     """A name of a file may hold colours, and line ends."""
     assert cli.run(["replay", "\x1b[31mred\x07\n.json"]) == 1
     assert capsys.readouterr().err.startswith("foretrace: \ufffd[31mred\ufffd .json")
+
+
+def test_compiled_code_is_interrupted_as_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wraps the user's Ctrl-C into an error of its own."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(import_module("foretrace.predict"), "identity", stopped)
+
+    assert cli.run(["replay", str(write_small_trace(tmp_path))]) == 130
+    assert capsys.readouterr().err == "foretrace: interrupted\n"
 
 
 def test_a_speechless_error_of_a_users_own_is_one_line(

@@ -242,3 +242,15 @@ def test_a_job_that_ends_within_a_sample_of_several_steps_takes_its_share() -> N
     """Half a sample is half its time: not none of it."""
     assert runtime([5.0, *[1.0] * 20], 1.5).total.value == pytest.approx(5.5)
     assert runtime([5.0, *[1.0] * 20], 0.5).total.value == pytest.approx(2.5)
+
+
+def test_a_small_drift_is_answered_and_never_validated() -> None:
+    """Each step takes a 20,000th longer: 0.5 % at the end of the sample, and 5 % later."""
+    noise = 0.002 * np.random.default_rng(0).standard_normal(1000)
+    seconds = 0.1 * (1 + np.arange(1000) / 20_000 + noise)
+
+    found = runtime(seconds[:100], 1000)
+
+    assert found.drift == pytest.approx(0.0012, abs=0.0005)
+    assert found.total.status == UNVALIDATED
+    assert runtime(0.1 * (1 + noise[:100]), 1000).drift == 0

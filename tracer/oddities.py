@@ -83,6 +83,9 @@ ODDITIES = (
 LEVELS = ("page_faults", "cpu_taken_away", "probes_disagree")
 """Counters of a rate or a share: of several ranks the largest counts, not the sum."""
 
+DISTURBANCES = ("cpu_taken_away", "probes_disagree")
+"""Counters that tell a busy machine."""
+
 BY_NAME = {oddity.name: oddity for oddity in ODDITIES}
 
 
@@ -100,6 +103,15 @@ class Tally:
     def counts(self) -> dict[str, int]:
         """Return name -> count of what occurred, in the order of `ODDITIES`."""
         return {o.name: self._counts[o.name] for o in ODDITIES if self._counts[o.name]}
+
+
+def disturbances(warnings: Mapping[str, int]) -> dict[str, int]:
+    """Return those of *warnings* that tell a busy machine.
+
+    >>> disturbances({"page_faults": 200, "cpu_taken_away": 8})
+    {'cpu_taken_away': 8}
+    """
+    return {name: warnings[name] for name in DISTURBANCES if name in warnings}
 
 
 def sentences(warnings: Mapping[str, int]) -> list[str]:
