@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.replay.job_loss_rows import TINY, level, moving_mean, noise, trailing_mean
-from foretrace.replay.job_loss_tail import USUAL_FALL, Fitted, Trust, fit_last, not_told_apart
+from foretrace.replay.job_loss_tail import (
+    LARGEST,
+    USUAL_FALL,
+    Fitted,
+    Trust,
+    fit_last,
+    not_told_apart,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -92,7 +99,8 @@ def _of_one_form(
     above, unsure = level(fitted.times, left, last, ANCHOR)
     now = expected[-1] + above + unsure * random.standard_t(ANCHOR_FREEDOM, draws)
     late_noise = np.sqrt(np.mean(spread[-max(3, len(left) // 5) :] ** 2))
-    errors = trust.spread * random.standard_t(trust.freedom, draws)
+    off = trust.spread + _misfit(fitted, above, unsure)
+    errors = off * random.standard_t(trust.freedom, draws)
     grown = np.log2(ahead / (last + fitted.origin)) ** GROWTH
     found = []
     for draw in range(draws):
@@ -108,6 +116,16 @@ def _of_one_form(
         asymptote = now[draw] - (USUAL_FALL + errors[draw]) * falls_at_most
         found.append((reached, means.min(), asymptote))
     return found
+
+
+def _misfit(fitted: Fitted, above: float, unsure: float) -> float:
+    """Return by how much a form misses the end of the log, in parts of its fall until twice that.
+
+    Only what exceeds the noise counts. A form that runs past the end says little of what follows.
+    """
+    ends = fitted.times[-1] + np.array([0.0, fitted.times[-1] + fitted.origin])
+    foretold = max(float(-np.diff(fitted.curves.at(ends)[0])[0]), TINY)
+    return min(LARGEST, float(np.sqrt(max(0.0, above**2 - unsure**2))) / foretold)
 
 
 def _pure_noise(left: Floats) -> Floats:

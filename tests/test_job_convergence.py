@@ -17,6 +17,7 @@ from foretrace.replay.job_convergence import (
     optimus_alone,
     steps_to_loss,
 )
+from foretrace.replay.job_loss_draws import _misfit
 from foretrace.replay.job_loss_forms import FORMS, fit_form
 from foretrace.replay.job_loss_log import LossLog
 from foretrace.replay.job_loss_rows import bins, level, moving_mean, noise, trailing_mean
@@ -344,3 +345,17 @@ def test_odd_logs_are_answered_or_refused(steps: np.ndarray, losses: np.ndarray)
     target = losses[-1] - 0.05 * abs(losses[-1])
     with contextlib.suppress(RefusedError):
         assert steps_to_loss(LossLog(steps, losses), float(target), window=1).answer.low > steps[-1]
+
+
+def test_a_form_that_misses_the_end_of_a_log_is_hardly_trusted() -> None:
+    """A hyperbola stays far above an exponential; it follows another hyperbola to its end."""
+    losses = {"missed": np.exp(-STEPS[:200] / 10), "followed": 1 / (STEPS[:200] + 100)}
+    misfits = {}
+    for name, known in losses.items():
+        fitted = fit_last("optimus", STEPS[:200], known)
+        assert fitted is not None
+        left = fitted.losses - fitted.curves.at(fitted.times)[0]
+        misfits[name] = _misfit(fitted, *level(fitted.times, left, fitted.times[-1], 0.25))
+
+    assert misfits["missed"] > 0.5
+    assert misfits["followed"] < 0.02
