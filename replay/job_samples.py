@@ -170,7 +170,10 @@ def _named(
     said = [(at, _step(entry), entry[chosen]) for at, entry in entries if chosen in entry]
     kept, stride, notes = _in_order(path, said)
     seconds = _times(path, kind, [(at, value) for at, _, value in kept], _unit(chosen))
-    return Samples(seconds, stride, f"the column {chosen}", notes)
+    apart = f"{stride} steps lie between two values: each is taken for the mean of as many"
+    return Samples(
+        seconds, stride, f"the column {chosen}", (*notes, *([apart] if stride > 1 else []))
+    )
 
 
 def _in_order(path: Path, said: Sequence[Said]) -> tuple[list[Said], int, tuple[str, ...]]:

@@ -93,6 +93,16 @@ def test_lines_of_several_ranks_count_once(tmp_path: Path) -> None:
     assert found.notes == ("2 lines about the same step as the line before were left out",)
 
 
+def test_rows_that_lie_apart_are_means_of_what_lies_between(tmp_path: Path) -> None:
+    """As lines of a log are; the table may mean single steps, so that it is said."""
+    found = read_samples(written(tmp_path, "step,seconds\n10,3\n20,2\n30,2\n"))
+
+    assert (found.seconds.tolist(), found.stride) == ([3, 2, 2], 10)
+    assert found.notes == (
+        "10 steps lie between two values: each is taken for the mean of as many",
+    )
+
+
 def test_steps_that_begin_again_are_told(tmp_path: Path) -> None:
     """Steps that count within an epoch go back at its end; what follows is later all the same."""
     found = read_samples(written(tmp_path, "step,seconds\n1,3\n2,2\n3,2\n1,2\n2,2\n"))
