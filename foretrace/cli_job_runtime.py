@@ -94,6 +94,8 @@ def _read(
         if scenario:
             raise RefusedError(f"{samples}: no recording that a what-if could change; give --trace")
         return logged_steps(samples, column), None
+    if recording == samples and column is not None:
+        raise RefusedError("column: of a table only, and SAMPLES is a recording")
     graph = graph_of(recording, step)
     known = recorded_steps(graph) if recording == samples else logged_steps(samples, column)
     if not scenario:

@@ -86,6 +86,7 @@ def speed(
     json: AsJson = False,
 ) -> None:
     """Show the speed on any number of workers and servers, and where to measure next."""
+    from foretrace.errors import RefusedError
     from foretrace.job_steps import is_trace
     from foretrace.replay.job_surface import Form
 
@@ -95,6 +96,8 @@ def speed(
         _only_of_traces(transforms=transforms, **where, step=step)
         report = _of_speeds(samples, form, (workers, servers), at, noise)
     else:
+        if noise is not None:
+            raise RefusedError("noise: of measured speeds only, and SAMPLES is a recording")
         form = replace(form, splits_batch=bool(split_batch))
         given = {name: value for name, value in where.items() if value is not None}
         like = _like(form, given, transforms)

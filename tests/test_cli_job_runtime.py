@@ -210,3 +210,11 @@ def test_what_is_read_of_a_pipe_is_read_once(
 def test_a_number_of_steps_that_no_job_has_is_wrong_usage() -> None:
     """It is larger than any float, too."""
     assert cli.run(["job", "runtime", "steps.csv", "--steps", "9" * 400]) == 2
+
+
+def test_a_recording_has_no_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that says nothing is refused, not passed over."""
+    trace = str(write_small_trace(tmp_path))
+
+    assert cli.run(["job", "runtime", trace, "--steps", "9", "--column", "x"]) == 1
+    assert "column: of a table only, and SAMPLES is a recording" in capsys.readouterr().err

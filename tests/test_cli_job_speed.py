@@ -197,6 +197,7 @@ def test_options_that_say_nothing_are_refused(
         (["--async", "--network", "1Gbps"], "workers at their own pace need servers"),
         (["--at", "4,2"], "--at 4,2: give workers as in 4"),
         ([], "nothing says what joins"),
+        (["--noise", "0.1"], "noise: of measured speeds only"),
         (["--network", "1Gbps", "--workers", "2"], "2 points do not tell the 3 terms"),
     ],
 )
