@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import RefusedError
-from foretrace.replay.job_convergence import last_slope, optimus_alone, steps_to_loss
+from foretrace.replay.job_convergence import steps_to_loss
+from foretrace.replay.job_loss_compared import last_slope, optimus_alone
 from foretrace.replay.job_loss_log import LossLog
 from foretrace.replay.job_loss_rows import trailing_mean
 from foretrace.replay.job_loss_schedule import schedule_of

@@ -19,19 +19,19 @@ import numpy as np
 
 from foretrace.errors import RefusedError
 from foretrace.replay.job_answer import UNVALIDATED, VALIDATED, Answer
+from foretrace.replay.job_loss_compared import compared
 from foretrace.replay.job_loss_draws import draw_futures
-from foretrace.replay.job_loss_forms import fit_form
 from foretrace.replay.job_loss_rows import falls, trailing_mean
 from foretrace.replay.job_loss_schedule import schedule_of
-from foretrace.replay.job_loss_tail import LEAVE_OUT, fit_last, not_told_apart, trust
+from foretrace.replay.job_loss_tail import LEAVE_OUT, trust
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from foretrace.replay.job_loss_compared import FormRow
     from foretrace.replay.job_loss_draws import Futures
     from foretrace.replay.job_loss_log import LossLog
     from foretrace.replay.job_loss_schedule import Schedule
-    from foretrace.replay.job_loss_tail import Trust
 
     Floats = npt.NDArray[np.float64]
 
@@ -46,23 +46,6 @@ HORIZON = 5.0
 """How many times the known steps may be looked ahead."""
 CHECKED = 2.0
 """How many times the known steps the study looked ahead, at the usual level."""
-SEGMENTS, SEGMENT_WEIGHT = 3, 16.0
-"""Optimus fits in three parts of time, the standard deviation four times less in each."""
-
-
-@dataclass(frozen=True)
-class FormRow:
-    """What one form says, for comparison.
-
-    ``tail_error`` is by which factor its fall was off on the tails, as a spread of the logarithm;
-    ``steps`` is infinite where it never reaches the target.
-    """
-
-    form: str
-    tail_error: float | None
-    asymptote: float | None
-    steps: float
-    counts: bool
 
 
 @dataclass(frozen=True)
@@ -116,48 +99,78 @@ def steps_to_loss(
     if not math.isfinite(target):
         raise RefusedError(f"the target is {target}, expected a finite loss")
     schedule = schedule_of(log.steps, log.rates, log.ahead, next_change)
+    known = _known(log, schedule, window)
+    means = trailing_mean(known.losses, known.window)
+    if means.min() <= target:
+        return _read_off(known, means, target, level)
+    trusted = trust(known.times, known.losses)
+    futures = draw_futures(
+        known.times,
+        known.losses,
+        trusted,
+        target,
+        window=known.window,
+        horizon=HORIZON * known.times[-1],
+        draws=draws,
+        random=np.random.default_rng(seed),
+    )
+    low, middle, high = _bounds(futures, level) + known.origin
+    if not math.isfinite(high):
+        raise RefusedError(_no_bound(known, target, level, futures, low))
+    _check_schedule(schedule, low, high)
+    is_checked = middle - known.origin <= CHECKED * known.times[-1] and level == LEVEL
+    status = VALIDATED if is_checked else UNVALIDATED
+    return Convergence(
+        Answer(middle, low, high, "steps", level, status),
+        known.since,
+        known.window * known.grouped,
+        reached=False,
+        forms=compared(log, known.times, known.losses, trusted, target, known.origin),
+        warnings=known.warnings,
+    )
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The rows that count: times are steps since ``origin``, each row a mean of ``grouped``."""
+
+    times: Floats
+    losses: Floats
+    origin: float
+    grouped: int
+    window: int
+
+    @property
+    def since(self) -> float:
+        """The first step that counts."""
+        return float(self.origin + self.times[0])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was done to the log."""
+        return (f"{self.grouped} losses at a time were averaged",) if self.grouped > 1 else ()
+
+
+def _known(log: LossLog, schedule: Schedule, window: int | None) -> _Known:
     since = schedule.since
     steps, losses, grouped = _grouped(log.steps[since:], log.losses[since:])
     _check_length(steps, schedule, log)
     rows = _window(window, len(steps), grouped)
-    means = trailing_mean(losses, rows)
-    if means.min() <= target:
-        reached = float(steps[rows - 1 + int(np.argmax(means <= target))])
-        answer = Answer(reached, reached, reached, "steps", level, VALIDATED)
-        again = (f"the mean has risen since, to {means[-1]:.4g}",) if means[-1] > target else ()
-        return Convergence(answer, float(steps[0]), rows * grouped, reached=True, warnings=again)
     origin = float(steps[0] - np.median(np.diff(steps)))
-    times = steps - origin
-    trusted = trust(times, losses)
-    futures = draw_futures(
-        times,
-        losses,
-        trusted,
-        target,
-        window=rows,
-        horizon=HORIZON * times[-1],
-        draws=draws,
-        random=np.random.default_rng(seed),
-    )
-    bounds = _bounds(futures, level) + origin
-    if not math.isfinite(bounds[2]):
-        raise RefusedError(_no_bound(target, level, times, losses, futures, bounds[0]))
-    _check_schedule(schedule, bounds)
-    is_checked = bounds[1] - origin <= CHECKED * times[-1] and level == LEVEL
+    return _Known(steps - origin, losses, origin, grouped, rows)
+
+
+def _read_off(known: _Known, means: Floats, target: float, level: float) -> Convergence:
+    """Return when the log itself reached the target."""
+    row = known.window - 1 + int(np.argmax(means <= target))
+    reached = float(known.origin + known.times[row])
+    again = (f"the mean has risen since, to {means[-1]:.4g}",) if means[-1] > target else ()
     return Convergence(
-        Answer(
-            bounds[1],
-            bounds[0],
-            bounds[2],
-            "steps",
-            level,
-            VALIDATED if is_checked else UNVALIDATED,
-        ),
-        float(steps[0]),
-        rows * grouped,
-        reached=False,
-        forms=_forms(log, times, losses, trusted, target, origin),
-        warnings=(f"{grouped} losses at a time were averaged",) if grouped > 1 else (),
+        Answer(reached, reached, reached, "steps", level, VALIDATED),
+        known.since,
+        known.window * known.grouped,
+        reached=True,
+        warnings=(*known.warnings, *again),
     )
 
 
@@ -198,10 +211,9 @@ def _bounds(futures: Futures, level: float) -> Floats:
     return np.quantile(futures.reached, shares, method="inverted_cdf")
 
 
-def _no_bound(
-    target: float, level: float, times: Floats, losses: Floats, futures: Futures, low: float
-) -> str:
+def _no_bound(known: _Known, target: float, level: float, futures: Futures, low: float) -> str:
     """Say why the target may never be reached, and which could be asked for."""
+    times, losses = known.times, known.losses
     late = times > LEAVE_OUT * times[-1]
     slope, error = falls(times[late], losses[late])
     if slope > 2 * error:
@@ -223,62 +235,10 @@ def _no_bound(
     )
 
 
-def _check_schedule(schedule: Schedule, bounds: Floats) -> None:
-    if bounds[2] > schedule.next_change:
+def _check_schedule(schedule: Schedule, low: float, high: float) -> None:
+    if high > schedule.next_change:
         raise RefusedError(
-            f"with the learning rate as it is, the target is reached at step {bounds[0]:,.0f} to "
-            f"{bounds[2]:,.0f}, but the rate may change at step {schedule.next_change:,.0f} "
+            f"with the learning rate as it is, the target is reached at step {low:,.0f} to "
+            f"{high:,.0f}, but the rate may change at step {schedule.next_change:,.0f} "
             f"({schedule.why}); give the schedule, or log until then"
         )
-
-
-def _forms(
-    log: LossLog,
-    times: Floats,
-    losses: Floats,
-    trusted: dict[str, Trust],
-    target: float,
-    origin: float,
-) -> tuple[FormRow, ...]:
-    counting, horizon = not_told_apart(trusted), 1e6 * times[-1]
-    rows = []
-    for form, judged in trusted.items():
-        fitted = fit_last(form, times, losses)
-        assert fitted is not None
-        reached = fitted.curves.first_below(target, horizon) + fitted.origin + origin
-        asymptote = float(fitted.curves.asymptotes[0])
-        rows.append(FormRow(form, judged.spread, asymptote, reached, form in counting))
-    last = last_slope(log.steps, log.losses, target)
-    return (
-        *rows,
-        optimus_alone(log, target),
-        FormRow("last slope", None, None, last, counts=False),
-    )
-
-
-def optimus_alone(log: LossLog, target: float) -> FormRow:
-    """Return what Optimus' own fit says: one hyperbola through the whole log, with its weights.
-
-    Source: Optimus (EuroSys 2018): later thirds of the log weigh more.
-    """
-    first = log.steps[0] - np.median(np.diff(log.steps))
-    times = log.steps - first
-    part = np.minimum(SEGMENTS - 1, SEGMENTS * np.arange(len(times)) // len(times))
-    curve = fit_form("optimus", times, log.losses, SEGMENT_WEIGHT**part)
-    reached = curve.first_below(target, 1e6 * times[-1]) + first
-    asymptote = float(curve.asymptotes[0])
-    return FormRow("Optimus' own fit", None, asymptote, float(reached), counts=False)
-
-
-def last_slope(steps: Floats, losses: Floats, target: float) -> float:
-    """Return when the straight line through the last third of the losses reaches *target*.
-
-    >>> round(last_slope(np.arange(9.0), 9 - np.arange(9.0), target=-1))
-    10
-    """
-    some = max(3, len(steps) // 3)
-    times, late = steps[-some:], losses[-some:]
-    slope, _ = falls(times, late)
-    if slope >= 0:
-        return math.inf
-    return float(times.mean() + (target - late.mean()) / slope)
