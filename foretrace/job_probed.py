@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from foretrace.errors import ForetraceError
+from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job_spread import predict_spread, step_of
 from foretrace.replay.job_answer import Answer
 from foretrace.replay.job_points import Points
@@ -29,8 +29,6 @@ SPARE = 3
 """Points beyond the number of terms that a surface is fitted to."""
 CHECKS = 4
 """Points at which it is compared with the replay, and which it does not know."""
-SHORTEST_S = 1e-9
-"""No step is shorter, not even at the lower end of an interval."""
 
 
 class Probe(NamedTuple):
@@ -64,13 +62,16 @@ def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
     Raises
     ------
     ForetraceError
-        The job cannot be spread so, or too few points tell the terms apart.
+        The job cannot be spread so, too few points tell the terms apart, or the recording is too
+        doubtful to tell a speed.
     """
     count = len(form.terms) + SPARE
     replayed = _replayed(graph, form, grid, like, count + CHECKS)
+    warnings = _of_all([*replayed.values()])
+    steps = [_known(step_of(each), warnings) for each in replayed.values()]
     found = [
-        _speed(step_of(each), 1 if form.in_step else workers)
-        for (workers, _), each in replayed.items()
+        _speed(step, 1 if form.in_step else workers)
+        for (workers, _), step in zip(replayed, steps, strict=True)
     ]
     workers, servers = np.array([*replayed], np.float64).T
     speeds = np.array([answer.value for answer in found])
@@ -81,7 +82,7 @@ def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
         Probe(*place, answer, value, row < count)
         for row, (place, answer, value) in enumerate(zip(replayed, found, at, strict=True))
     ]
-    return Probed(surface, points, probes, _of_all([*replayed.values()]))
+    return Probed(surface, points, probes, warnings)
 
 
 def _replayed(
@@ -117,9 +118,17 @@ def _of_all(predictions: Sequence[Prediction]) -> list[str]:
     ]
 
 
+def _known(step: Answer, warnings: list[str]) -> Answer:
+    """Return *step*; refuse one that may be as short as you like, and say why it may."""
+    if step.low <= 0:
+        why = f": {warnings[0]}" if warnings else ""
+        raise RefusedError(f"this recording leaves open how short a step may be{why}")
+    return step
+
+
 def _speed(step: Answer, steps: int) -> Answer:
     """Return the steps per second of a job that takes *steps* steps in the time of one."""
-    ends = (steps / step.value, steps / step.high, steps / max(step.low, SHORTEST_S))
+    ends = (steps / step.value, steps / step.high, steps / step.low)
     return Answer(*ends, "steps/s", step.level, step.status)
 
 

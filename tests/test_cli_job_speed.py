@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from foretrace import cli
+from foretrace.tracer.files import load
+from foretrace.tracer.store import save
 from tests.small_training import write_small_training
 
 if TYPE_CHECKING:
@@ -208,3 +211,16 @@ def test_recordings_that_cannot_be_spread_are_refused(
     trace = str(write_small_training(tmp_path))
 
     assert said in refused(capsys, trace, "--gradient-mb", "10", *arguments)
+
+
+def test_a_recording_that_tells_no_length_of_a_step_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Steps that took ten thousand times what their replay takes may take anything."""
+    trace = load(write_small_training(tmp_path))
+    slow = replace(trace.meta, unprofiled_step_ns=(10**12,) * 4)
+    path = save(replace(trace, meta=slow), tmp_path / "slow.parquet")
+
+    said = refused(capsys, str(path), "--gradient-mb", "10", "--network", "1Gbps")
+
+    assert "this recording leaves open how short a step may be: the replay of the" in said
