@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from foretrace.cli_arguments import AsJson, graph_of, show
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foretrace.graph.model import Graph
     from foretrace.job_loading import Replayed
     from foretrace.replay.job_resource_grid import Row
     from foretrace.replay.job_resources_file import Resources
@@ -67,12 +69,19 @@ def resources(
     )
     best = cheapest(rows, within / 100)
     beside = [] if graph is None else replayed(graph, job, {row.workers for row in rows})
-    show(_report(given, rows, best, within, beside), json=json)
+    report = _report(given, rows, best, within, beside)
+    show(replace(report, warnings=() if graph is None else _doubts(graph)), json=json)
     if plot is not None:
         from foretrace.plot_resources import draw_resources
 
         draw_resources(rows, best, plot)
         sys.stderr.write(f"wrote {plot}\n")
+
+
+def _doubts(graph: Graph) -> tuple[str, ...]:
+    from foretrace.predict import identity
+
+    return identity(graph).warnings
 
 
 def _report(

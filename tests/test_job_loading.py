@@ -132,3 +132,23 @@ def test_the_command_takes_a_recording(tmp_path: Path, capsys: pytest.CaptureFix
     assert "[job] compute_ms is not known" in capsys.readouterr().err
     assert cli.run(["job", "resources", str(file), "--trace", str(loading)]) == 0
     assert "Loading as recorded, ms per step" in capsys.readouterr().out
+
+
+def test_a_recording_that_drifts_is_doubted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second half of its steps is a fifth slower."""
+    file = tmp_path / "r.toml"
+    file.write_text(
+        "[job]\nsamples = 100\ndataset_gb = 1\n[machine]\ndisk_mbps = 50\n"
+        "[grid]\ncores = [1]\ncache = [1.0]\n",
+        "utf-8",
+    )
+    trace = load(RECORDED)
+    facts = {"workers": 0, "prefetch": 2, "load_ns": 1_000_000, "cpu_share": 1.0}
+    steps_ns = (20_000_000,) * 10 + (24_000_000,) * 10
+    drifting = replace(trace.meta, loader=facts, unprofiled_step_ns=steps_ns)
+    save(replace(trace, meta=drifting), tmp_path / "loading.parquet")
+
+    assert cli.run(["job", "resources", str(file), f"--trace={tmp_path / 'loading.parquet'}"]) == 0
+    assert "the steps measured without the profiler drift by 20.0%" in capsys.readouterr().out
