@@ -24,7 +24,7 @@ LISTED = 20
 SHOWN = 500
 """Predictions that a text shows; the table has all."""
 _LEFT_OUT = ("inconclusive", "unforeseen", "unmeasured", "failed")
-_HEADS = ("what-if", "recording", "measured", "predicted", "speed-up")
+_HEADS = ("what-if", "recording", "measured", "predicted", "90 % interval", "speed-up", "status")
 _COLUMNS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "paper")
 
 
@@ -74,7 +74,7 @@ def _batch_blocks(report: Batch) -> Blocks:
     named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
     return [
         heading(counts),
-        table("llrrr", map(_row, found[:SHOWN]), _HEADS),
+        table("llrrrrl", map(_row, found[:SHOWN]), _HEADS),
         *([aside(f"{len(found) - SHOWN} more in the table")] if len(found) > SHOWN else []),
         *notes("Failed", _listed(named), BAD),
         text(f"wrote {report.table}"),
@@ -95,7 +95,9 @@ def _row(row: Row) -> list[str | Text]:
         short(row.recording, 50),
         before,
         after,
+        " … ".join(duration(ns, decimals) for ns in (row.low_ns, row.high_ns)),
         "unknown" if speedup is None else times(speedup),
+        str(row.status),
     ]
 
 

@@ -24,8 +24,8 @@ def test_a_batch_as_text() -> None:
     """A line per prediction, the failures with their reasons, and where the table is."""
     assert as_text(batch(GOOD, FAILED)).splitlines() == [
         "2 items: 1 predicted, 1 failed, 1 known from before",
-        "what-if  recording  measured  predicted  speed-up",
-        "  amp    a          2.000 ms   1.000 ms     2.00x",
+        "what-if  recording  measured  predicted        90 % interval  speed-up  status",
+        "  amp    a          2.000 ms   1.000 ms  0.900 ms … 2.000 ms     2.00x  validated",
         "Failed",
         "  - b, amp: why not",
         "wrote out/results.parquet",
