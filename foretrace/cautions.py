@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from foretrace.graph.window import RUNS_AHEAD
 from foretrace.tracer.calibration_file import KNOWN
 from foretrace.tracer.measure import drift
+from foretrace.tracer.oddities import disturbances, sentences
 from foretrace.transforms.applied import RULE, applied, warnings
 from foretrace.transforms.calibration import calibration_of
 from foretrace.transforms.job_cluster import KEY
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from foretrace.validated import ValidatedError
 
 DOUBTFUL = 0.05
-"""Where the unchanged replay misses the measured step, or that step drifts, by more than this
-share, nothing predicted from the recording counts as validated."""
+"""Where the unchanged replay misses the measured step, that step drifts, or others had the machine,
+by more than this share, nothing predicted from the recording counts as validated."""
 MANY_TIMES = 10.0
 """A gain or loss larger than this is named with what a step then consists of: it may be a slip."""
 SHOWN = 3
@@ -36,7 +37,7 @@ OF_HOST = (
 
 
 def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
-    """Say why this recording cannot be trusted: the replay misses its step, or the step drifts."""
+    """Say why a recording is not to be trusted: its replay misses, steps drift, others ran, too."""
     found = []
     off = unchanged.step_ns / measured.step_ns - 1
     if abs(off) > DOUBTFUL:
@@ -44,7 +45,9 @@ def doubts(measured: Measured, unchanged: Timeline) -> tuple[str, ...]:
             f"the replay of the unchanged job is {off:+.1%} off the measured step: "
             "record again on a quiet machine before trusting a prediction"
         )
-    return (*found, *of_measurement(measured))
+    busy = disturbances(unchanged.graph.meta.warnings)
+    strong = {name: percent for name, percent in busy.items() if percent > 100 * DOUBTFUL}
+    return (*found, *of_measurement(measured), *sentences(strong))
 
 
 def of_measurement(measured: Measured) -> tuple[str, ...]:

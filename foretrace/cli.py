@@ -10,16 +10,23 @@ import io
 import os
 import sys
 import traceback
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from foretrace import cli_advise, cli_batch, cli_calibrate, cli_job, cli_network, cli_page
+from foretrace import (
+    cli_advise,
+    cli_batch,
+    cli_calibrate,
+    cli_job,
+    cli_network,
+    cli_page,
+    cli_record,
+)
 from foretrace.cli_arguments import (
     AsJson,
     CalibrationFile,
-    PassedOn,
     StepPattern,
     TraceFile,
     Transforms,
@@ -40,6 +47,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 110},
 )
 
 INTERRUPTED = 130
@@ -153,58 +161,9 @@ def _os_text(error: OSError) -> str:
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
-@app.command()
-def record(
-    target: Annotated[
-        str, typer.Argument(help="file.py:function or module:function, returns a job")
-    ],
-    steps: Annotated[int, typer.Option(min=1, help="Steps in the recorded window.")] = 5,
-    out: Annotated[Path, typer.Option(help="Where to write the trace.")] = Path("trace.parquet"),
-) -> None:
-    """Record a few real iterations of a job."""
-    from foretrace.graph.build import build
-    from foretrace.predict import identity
-    from foretrace.progress import stage
-    from foretrace.tracer.job import load_job
-    from foretrace.tracer.oddities import disturbances, sentences
-    from foretrace.tracer.process_rank import file_of_rank, process_rank
-    from foretrace.tracer.record import record as record_job
-    from foretrace.tracer.store import check_place
-
-    check_place(out)
-    job = load_job(target)
-    with stage(f"recording {job.name}"):
-        trace = record_job(job, steps=steps, out=out)
-    found = identity(build(trace))
-    step_ms = found.measured.step_ns / 1e6
-    out = file_of_rank(out, process_rank())
-    sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
-    for text in (*found.warnings, *sentences(disturbances(trace.meta.warnings))):
-        sys.stderr.write(f"foretrace: {text}\n")
-
-
-@app.command(
-    "record-pairs",
-    context_settings={"ignore_unknown_options": True},
-    add_help_option=False,
-)
-def record_pairs(arguments: PassedOn = None) -> int:
-    """Record measured before/after pairs over models and variants."""
-    from foretrace.cli_pairs import main as record
-
-    return record(arguments or [])
-
-
-@app.command(
-    "record-network",
-    context_settings={"ignore_unknown_options": True},
-    add_help_option=False,
-)
-def record_network(arguments: PassedOn = None) -> int:
-    """Measure distributed training over shaped links of this machine (Linux, root)."""
-    from foretrace.cli_network_runs import main as record
-
-    return record(arguments or [])
+app.command()(cli_record.record)
+app.command("record-pairs", **cli_record.PASSED_ON)(cli_record.record_pairs)
+app.command("record-network", **cli_record.PASSED_ON)(cli_record.record_network)
 
 
 @app.command("import")

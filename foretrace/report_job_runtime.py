@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-SAME = "the samples are the first steps of the job, and it goes on as it went"
+FIRST = "the samples are the first steps of the job"
+SAME = "the job goes on as its samples went"
 UNSEEN = "what never happened in a sample, such as an evaluation or a checkpoint, is not counted"
 
 
@@ -60,6 +61,7 @@ def runtime_report(known: Steps, asked: Asked, change: Prediction | None = None)
         answers={"job": found.total, "step": found.step, **changed},
         tables=(_parts(found, asked.steps), _readings(known, asked, found)),
         assumptions=(
+            *([FIRST] if known.skip else []),
             SAME,
             UNSEEN,
             f"a steady job wanders by {WANDER:.2%} in 90 % of cases, beyond what a sample shows",

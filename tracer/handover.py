@@ -18,6 +18,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.calibration_file import Timing
 from foretrace.tracer.facts import alone
 from foretrace.tracer.job import runner
+from foretrace.tracer.lifetime import worker_of_this
 from foretrace.tracer.measure import SETTLE_PER_WORKER, neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def _steps(job: Job, dataset: SameBatch, workers: int) -> Callable[[], None]:
         num_workers=workers,
         pin_memory=job.loader.pin_memory,
         multiprocessing_context=job.loader.multiprocessing_context if workers else None,
+        worker_init_fn=worker_of_this(),
     )
     return runner(replace(job, loader=loader))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.job import Job
+from foretrace.tracer.lifetime import worker_of_this
 from foretrace.tracer.loading import SlowBatches, rounds_for
 
 if TYPE_CHECKING:
@@ -252,5 +253,9 @@ def _loader(batch: Sequence[Any], variant: Variant, device: str) -> Any:
     busy_ns = round(variant.load_ns * BUSY_SHARE)
     slow = SlowBatches(batch, wait_ns=variant.load_ns - busy_ns, rounds=rounds_for(busy_ns))
     return DataLoader(
-        slow, batch_size=None, num_workers=variant.workers or 0, pin_memory=device == "cuda"
+        slow,
+        batch_size=None,
+        num_workers=variant.workers or 0,
+        pin_memory=device == "cuda",
+        worker_init_fn=worker_of_this(),
     )
