@@ -16,6 +16,7 @@ from foretrace.study import with_truth
 from foretrace.targets import first_line
 from foretrace.tracer.archive import read_pair
 from foretrace.tracer.files import load
+from foretrace.tracer.measure import drift
 from foretrace.transforms import parse_scenario
 from foretrace.transforms.calibration import attach, calibration_path, read_calibration
 from foretrace.transforms.paper import paper
@@ -95,12 +96,12 @@ def opened(recording: Recording) -> Opened:
     files = recording.files
     graph = build(load(files if len(files) > 1 else files[0]), step_pattern=recording.step)
     beside = calibration_path(files[0])
-    after = None if recording.after is None else measured_step(build(load(recording.after)))
-    return Opened(
-        graph,
-        read_calibration(beside) if beside.is_file() else None,
-        None if after is None else after.step_ns,
-    )
+    known = read_calibration(beside) if beside.is_file() else None
+    if recording.after is None:
+        return Opened(graph, known)
+    steps = [measured_step(each) for each in (graph, build(load(recording.after)))]
+    drifts = [drift(each.samples_ns) for each in steps if each.source == "unprofiled"]
+    return Opened(graph, known, steps[1].step_ns, max(drifts, default=None))
 
 
 def _opened_pair(recording: Recording) -> Opened:

@@ -94,13 +94,10 @@ def compare(
         Nothing was measured after the change, so there is nothing to judge by.
     """
     judged = tuple(row for row in rows if is_judged(row))
-    if not judged:
-        raise TraceError(
-            "no item has a measured step after the change: use pairs, archives or changes of "
-            "models in the study"
-        )
-    total, by_transform, by_model = _tables(judged)
     measured = [row for row in rows if _is_measured(row)]
+    if not judged:
+        raise TraceError(_nothing_to_judge(measured))
+    total, by_transform, by_model = _tables(judged)
     return Comparison(
         total=total,
         by_transform=by_transform,
@@ -205,6 +202,18 @@ def _named(rows: Sequence[Row]) -> dict[Name, Row]:
 
 def _is_unforeseen(pair: PairRow) -> bool:
     return pair.is_conclusive and not pair.is_foreseen
+
+
+def _nothing_to_judge(measured: Sequence[Row]) -> str:
+    if not measured:
+        return (
+            "no item has a measured step after the change: use pairs, archives or changes of "
+            "models in the study"
+        )
+    foreseen = [row for row in measured if not _is_unforeseen(pair_of(row))]
+    reasons = [doubt(row) for row in foreseen] or ["generated code cannot be foreseen"]
+    why = ", ".join(sorted(set(reasons))[:LISTED])
+    return f"none of {len(measured)} measurements judges anything: {why}"
 
 
 def _is_measured(row: Row) -> bool:

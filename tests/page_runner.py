@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LINKED = ("examples", "traces", "docs", "Makefile", "pyproject.toml")
 OPTIONAL = ("torchvision", "transformers", "lightning", "ray")
 """Packages that pages may import, and that need not be installed."""
-UNSTEADY = "the pace changes: steps took"
+UNSTEADY = "the pace changes: steps took|measurements judges anything"
 """What is said of a job that was recorded beside other work; no fault of the page."""
 READ_ONLY = ("text", "json", "yaml", "csv")
 CAMPAIGNS = {"record-pairs": cli_pairs._parser, "record-network": cli_network_runs._parser}

@@ -9,6 +9,7 @@ import pytest
 
 from foretrace.batch_items import Recording, asked, digested, failed, pairs_in
 from foretrace.batch_worker import evaluate
+from foretrace.tracer.files import load, save
 from tests.small_trace import small_trace, write_small_trace
 from tests.studies import FASTER
 from tests.test_batch_items import write_pair
@@ -25,6 +26,22 @@ def test_a_pair_is_predicted_from_its_own_measurement(tmp_path: Path) -> None:
     assert (row.before_ns, row.after_ns, row.noise) == (2e6, 1e6, 0.01)
     assert row.hardware == "gpu"
     assert row.predicted_ns == pytest.approx(1.87e6)  # 65 of 1000 us less host work per step
+
+
+@pytest.mark.parametrize(("after_ns", "noise"), [((100, 100), 0.0), ((100, 150), 0.5)])
+def test_recordings_made_apart_are_as_noisy_as_they_drift(
+    after_ns: tuple[int, int], noise: float, tmp_path: Path
+) -> None:
+    """The one that drifts most counts; steps under the profiler say nothing."""
+    trace = load(write_small_trace(tmp_path))
+    files = []
+    for name, steps in (("before", (100, 100)), ("after", after_ns)):
+        meta = replace(trace.meta, unprofiled_step_ns=steps)
+        files.append(str(save(replace(trace, meta=meta), tmp_path / f"{name}.parquet")))
+    recording = digested(Recording("a", "a", (files[0],), after=files[1]))
+    (row,) = evaluate(asked(recording, [(FASTER,)]))
+
+    assert row.noise == noise
 
 
 def test_what_could_not_be_recorded_is_a_failed_row() -> None:

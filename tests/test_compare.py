@@ -65,6 +65,19 @@ def test_without_a_truth_there_is_nothing_to_judge_by() -> None:
         compare([row("a", after_ns=None)])
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"noise": 0.3}, "its repeats drift by 30.0%"),
+        ({"transforms": "compile"}, "generated code cannot be foreseen"),
+    ],
+)
+def test_measurements_may_all_be_in_doubt(settings: dict[str, object], why: str) -> None:
+    """Then there is nothing to judge by, either, and the reason is another."""
+    with pytest.raises(TraceError, match=f"none of 1 measurements judges anything: {why}"):
+        compare([row("a", **settings)])
+
+
 def test_the_same_results_are_not_worse() -> None:
     """Nor better ones, nor ones within the tolerance."""
     better = [replace(one, predicted_ns=50.0) for one in GOOD]
