@@ -55,7 +55,7 @@ def recorded(tmp_path_factory: Any) -> tuple[Graph, Calibration]:
     folder: Path = tmp_path_factory.mktemp("calibrated")
     job = tiny_job()
     graph = build(record(job, steps=3))
-    found = calibrate(job, tiny_job, list(CHANGES.values()), seconds=2)
+    found = calibrate(job, tiny_job, list(CHANGES.values()), seconds=30)
     path = folder / "tiny.calibration.parquet"
     write(found.rows, found.where, path)
     return graph, read_calibration(path)
