@@ -125,7 +125,7 @@ def test_a_pattern_of_files_is_looked_for(tmp_path: Path) -> None:
 def test_a_page_s_python_is_one_session(tmp_path: Path) -> None:
     """Later blocks know the names of earlier ones, and import the files that the page wrote."""
     page = (
-        '```python title="of_this_page.py"\nx = 1\n```\n```python\nfrom of_this_page import x\n```\n'
+        '```python title="of_a_page.py"\nx = 1\n```\n```python\nfrom of_a_page import x\n```\n'
         "```python\ny = x + 1\n```\n"
     )
     with visiting(tmp_path) as visit:
