@@ -15,7 +15,7 @@ help:
 	@echo "make docs      rewrite the generated pages (schema, transforms, devices, api)"
 	@echo "make site      build the documentation into site/"
 	@echo "make screenshots  take the pictures of docs/images anew (needs Chromium)"
-	@echo "make golden    rewrite the expected reports under tests/golden"
+	@echo "make golden    rewrite the expected reports under tests/whole/golden"
 	@echo "make accuracy  rerun the accuracy study and rewrite docs/accuracy.md"
 	@echo "make bench     print the benchmarks"
 	@echo "make clean     remove the environment and all caches"
@@ -33,19 +33,19 @@ lint: $(VENV)/installed-test
 	$(VENV)/bin/lint-imports
 
 docs: $(VENV)/installed-test
-	$(PY) -m foretrace.reference docs
+	$(PY) -m docs.generate docs
 
 site: $(VENV)/installed-test
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 screenshots: $(VENV)/installed-test
-	$(PY) -m tests.screenshots docs/images
+	$(PY) -m tests.support.screenshots docs/images
 
 golden: $(VENV)/installed-test
-	GOLDEN=write $(PY) -m pytest -q tests/test_golden.py tests/test_docs.py
+	GOLDEN=write $(PY) -m pytest -q tests/whole/test_golden.py tests/whole/test_docs.py
 
 accuracy: $(VENV)/installed-test
-	$(PY) -m foretrace.accuracy
+	$(PY) -m benchmarks.accuracy
 
 bench: $(VENV)/installed-test
 	for each in benchmarks/*.py; do $(PY) $$each || exit 1; done

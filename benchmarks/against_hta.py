@@ -44,10 +44,10 @@ print(json.dumps({"load": loaded - begin, "critical path": end - loaded}))
 OURS = """
 import json, sys, time
 import foretrace
-from foretrace.replay.lower import lower
-from foretrace.replay.order import prepare, topological
-from foretrace.replay.engines import run_events, run_static
-from foretrace.tracer.store import save
+from foretrace.replaying.lower import lower
+from foretrace.replaying.engine.topological import prepare, topological
+from foretrace.replaying.engine.static import run_events, run_static
+from foretrace.tracer.readers.parquet import save
 from foretrace.transforms.scenario import parse_scenario
 
 trace, folder = sys.argv[1:]

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from foretrace.batch import run_batch
+from foretrace.batch.run import run_batch
 
 TRACE = Path("../shared/gpu-traces/hta/ddp_toy_mlp-rnn_v100_ws2_rank1.json.gz")
 PATTERNS = (".*", "gemm", "elementwise", "reduce", "Memcpy|Memset")

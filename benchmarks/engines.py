@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.replay.critical import critical_path
-from foretrace.replay.engines import run_events, run_static
-from foretrace.replay.order import prepare, topological
-from foretrace.replay.program import END_START, START_START, Program
-from foretrace.replay.steady import steady_state
+from foretrace.replaying.critical_path import critical_path
+from foretrace.replaying.engine.program import END_START, START_START, Program
+from foretrace.replaying.engine.static import run_events, run_static
+from foretrace.replaying.engine.topological import prepare, topological
+from foretrace.replaying.steady_state import steady_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable

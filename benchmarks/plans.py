@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.replay import replay
+from foretrace.graph.literal import literal
+from foretrace.replaying.replay import replay
 from foretrace.tracer.trace import Device, TraceMeta
-from foretrace.transforms.ddp import ddp
-from foretrace.transforms.literal import literal
-from foretrace.transforms.pipeline import pipeline
-from foretrace.transforms.tensor_parallel import tensor_parallel
+from foretrace.transforms.distributed.ddp.ddp import ddp
+from foretrace.transforms.distributed.pipeline.pipeline import pipeline
+from foretrace.transforms.distributed.tensor_parallel import tensor_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.graph.merge import merge_ranks
+from foretrace.graph.literal import literal
 from foretrace.graph.network import Network, with_network
-from foretrace.replay import replay
-from foretrace.transforms.literal import literal
+from foretrace.graph.ranks.merge import merge_ranks
+from foretrace.replaying.replay import replay
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -14,17 +14,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.candidates import candidates
+from foretrace.analysis.candidates import candidates
+from foretrace.analysis.prediction import predict
+from foretrace.analysis.scenario_sweep import predict_many
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
-from foretrace.many import predict_many
-from foretrace.predict import predict
-from foretrace.tracer.files import load
-from foretrace.transforms import apply, parse_scenario
+from foretrace.tracer.readers.load import load
+from foretrace.transforms.scenario import apply, parse_scenario
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.transforms import Scenario
+    from foretrace.transforms.scenario import Scenario
 
 TRACE = Path("../shared/gpu-traces/hta/ddp_toy_mlp-rnn_v100_ws2_rank1.json.gz")
 GOAL = 1_000 / 60

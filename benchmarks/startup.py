@@ -13,7 +13,7 @@ COMMANDS = {
     "import foretrace": ["-c", "import foretrace"],
     "foretrace --help": ["-m", "foretrace", "--help"],
     "foretrace transforms": ["-m", "foretrace", "transforms"],
-    "completing a what-if": ["-c", "from foretrace.completion import what_ifs; what_ifs('')"],
+    "completing a what-if": ["-c", "from foretrace.cli.completion import what_ifs; what_ifs('')"],
 }
 
 

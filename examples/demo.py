@@ -18,21 +18,21 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import small_cnn
 
-from foretrace.export import export
+from foretrace.analysis.validation import compare
+from foretrace.export.chrome import export_timeline
 from foretrace.graph.build import build
-from foretrace.tracer.files import save
 from foretrace.tracer.job import runner
-from foretrace.tracer.measure import FIXED_ENVIRONMENT, neighbours_ratio, trimmed_mean
-from foretrace.tracer.record import record
-from foretrace.transforms import parse_scenario
-from foretrace.validate import compare
+from foretrace.tracer.readers.load import save
+from foretrace.tracer.recording.record import record
+from foretrace.tracer.step_stats import FIXED_ENVIRONMENT, neighbours_ratio, trimmed_mean
+from foretrace.transforms.scenario import parse_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from foretrace.analysis.validation import Validation
     from foretrace.graph.model import Graph
     from foretrace.tracer.job import Job
-    from foretrace.validate import Validation
 
 OUT = Path("demo-out")
 ROUNDS = 6
@@ -95,7 +95,7 @@ def main() -> None:
         print("   Run it again on a quiet machine before judging the errors.")
 
     timeline = OUT / "timeline.json"
-    export(graph, parse_scenario([CHANGES[0].scenario]), timeline)
+    export_timeline(graph, parse_scenario([CHANGES[0].scenario]), timeline)
     say(f"4. Timeline, before and after the fused optimizer: {timeline}")
     print("   Open https://ui.perfetto.dev and drag the file into it; nothing is uploaded.")
     print(f"   The recording is {OUT / 'small_cnn.parquet'}; try for example:")

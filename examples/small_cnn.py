@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from foretrace.tracer.job import Job
-from foretrace.tracer.probe import cores
+from foretrace.tracer.recording.machine_probe import cores
 
 IMAGE = 32
 CLASSES = 100

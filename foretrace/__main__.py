@@ -13,11 +13,11 @@ from importlib.util import find_spec
 def main() -> int:
     """Run the command line and return its exit code."""
     if sys.argv[1:2] == ["record-pairs"]:
-        from foretrace.cli_pairs import main as record_pairs
+        from foretrace.cli.record_pairs import main as record_pairs
 
         return record_pairs(sys.argv[2:])
     if sys.argv[1:2] == ["record-network"]:
-        from foretrace.cli_network_runs import main as record_network
+        from benchmarks.shaped_network.__main__ import main as record_network
 
         return record_network(sys.argv[2:])
     if find_spec("typer") is None:
@@ -26,7 +26,7 @@ def main() -> int:
             "install foretrace for the rest\n"
         )
         return 1
-    from foretrace.cli import main as command_line
+    from foretrace.cli.app import main as command_line
 
     return command_line()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.graph.check import check
 from foretrace.graph.model import Graph
-from foretrace.replay import replay
+from foretrace.replaying.replay import replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def check_transform(function: Callable[..., Graph], graph: Graph, **parameters: 
     Examples
     --------
     >>> from foretrace.transforms import TRANSFORMS
-    >>> from foretrace.transforms.literal import literal
+    >>> from foretrace.graph.literal import literal
     >>> graph = literal([("gemm", "kernel", 0, 10, None)])
     >>> check_transform(TRANSFORMS["faster_kernels"], graph, speedup=2).tasks.work_ns.tolist()
     [5]

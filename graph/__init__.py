@@ -1,5 +1,5 @@
-"""Trace to dependency graph: tasks, edges, lanes, and what they cost when nothing blocks them."""
+"""A trace in, its dependency graph out: tasks, edges and lanes, and what work costs unblocked.
 
-from foretrace.graph.model import Graph, Platform, Rules
-
-__all__ = ["Graph", "Platform", "Rules"]
+`build` names the stages; `model` declares the tables and the state of a graph. Imports the tracer's
+trace and util; knows neither what-ifs nor replay.
+"""

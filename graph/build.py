@@ -8,34 +8,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.assemble import assemble
+from foretrace.graph.assemble.assemble import assemble
+from foretrace.graph.assemble.rank_parts import Parts
 from foretrace.graph.check import check
-from foretrace.graph.device import device_tasks
-from foretrace.graph.events import events_of
-from foretrace.graph.host import host_tasks
-from foretrace.graph.labels import modules, phases
-from foretrace.graph.loaders import fetch_waits, find_units, marker_waits, unit_chains
-from foretrace.graph.merge import merge_ranks
+from foretrace.graph.infer.device_tasks import device_tasks
+from foretrace.graph.infer.events import events_of
+from foretrace.graph.infer.host_tasks import host_tasks
+from foretrace.graph.infer.loaders import fetch_waits, find_units, marker_waits, unit_chains
+from foretrace.graph.infer.phases_modules import modules, phases
+from foretrace.graph.infer.steps import find_steps
+from foretrace.graph.infer.stream_events import event_edges
+from foretrace.graph.infer.stream_gaps import kernel_gaps, launch_lags, stream_lags
+from foretrace.graph.infer.threads import thread_roles
+from foretrace.graph.infer.waits import split_waiting
+from foretrace.graph.infer.window import choose_window
 from foretrace.graph.model import Graph, Rules
-from foretrace.graph.parts import Parts
-from foretrace.graph.steps import find_steps
-from foretrace.graph.stream_events import event_edges
-from foretrace.graph.streams import kernel_gaps, launch_lags, stream_lags
-from foretrace.graph.threads import thread_roles
-from foretrace.graph.timeline_graph import build_timeline
-from foretrace.graph.waits import split_waiting
-from foretrace.graph.window import choose_window
-from foretrace.tracer.timelines import SHAPE
+from foretrace.graph.operation_timeline.build import build_timeline
+from foretrace.graph.ranks.merge import merge_ranks
+from foretrace.tracer.readers.operation_timeline import SHAPE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.device import Devices
-    from foretrace.graph.events import Events
-    from foretrace.graph.host import Host
-    from foretrace.graph.loaders import Loads, Units
-    from foretrace.graph.steps import Steps
-    from foretrace.graph.threads import Threads
+    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.loaders import Loads, Units
+    from foretrace.graph.infer.steps import Steps
+    from foretrace.graph.infer.threads import Threads
     from foretrace.tracer.trace import Trace
 
 ENGINE = re.compile(r"^autograd::engine")

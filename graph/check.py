@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.check_network import check_network
 from foretrace.graph.model import (
     COSTS,
     DEVICE_KINDS,
@@ -22,8 +23,7 @@ from foretrace.graph.model import (
     Graph,
 )
 from foretrace.graph.network import network_of
-from foretrace.graph.network_check import check_network
-from foretrace.schema import require
+from foretrace.util.schema import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import GraphError
-from foretrace.notebook import card
-from foretrace.schema import Column
+from foretrace.util.html_card import card
+from foretrace.util.schema import Column
 
 if TYPE_CHECKING:
     import pandas as pd

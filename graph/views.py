@@ -34,7 +34,7 @@ def to_frame(graph: Graph) -> pd.DataFrame:
 
     The index is the row in ``graph.tasks``. What is unknown is missing.
 
-    >>> from foretrace.transforms.literal import literal
+    >>> from foretrace.graph.literal import literal
     >>> to_frame(literal([("gemm", "kernel", 0, 10, None)]))[["name", "lane", "work_ns"]]
        name                       lane  work_ns
     0  gemm  rank 0 stream 7 (compute)       10
@@ -58,7 +58,7 @@ def to_networkx(graph: Graph, *, seams: bool = False) -> nx.MultiDiGraph:
 
     Examples
     --------
-    >>> from foretrace.transforms.literal import literal
+    >>> from foretrace.graph.literal import literal
     >>> tasks = [("launch", "launch", 0, 5, None), ("gemm", "kernel", 1, 10, None)]
     >>> network = to_networkx(literal(tasks, [(0, 1, "launch", 6)]))
     >>> network.nodes[1]["name"], network.edges[0, 1, 0]["lag_ns"]

@@ -12,9 +12,9 @@ import numpy as np
 from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS, WAITS
-from foretrace.replay.contests import Columns, codes_of, columns_of, matches, resources
-from foretrace.replay.program import END_END, END_START, START_START, Program
-from foretrace.replay.sharing import sharing_of
+from foretrace.replaying.engine.program import END_END, END_START, START_START, Program
+from foretrace.replaying.link_sharing import sharing_of
+from foretrace.replaying.resources import Columns, codes_of, columns_of, matches, resources
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

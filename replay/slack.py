@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 
 if TYPE_CHECKING:
-    from foretrace.replay.program import Ints, Longs
-    from foretrace.replay.steady import Steady
+    from foretrace.replaying.engine.program import Ints, Longs
+    from foretrace.replaying.steady_state import Steady
 
 
 def slack(steady: Steady) -> Longs:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.notebook import card
-from foretrace.replay.critical import REASONS, WORK, critical_path, limiting_cycle, time_by
-from foretrace.replay.slack import slack
+from foretrace.replaying.critical_path import REASONS, WORK, critical_path, limiting_cycle, time_by
+from foretrace.replaying.slack import slack
+from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.replay.again import Lowered
-    from foretrace.replay.critical import Chain
-    from foretrace.replay.program import Longs
-    from foretrace.replay.steady import Steady
+    from foretrace.replaying.critical_path import Chain
+    from foretrace.replaying.engine.program import Longs
+    from foretrace.replaying.incremental import Lowered
+    from foretrace.replaying.steady_state import Steady
 
 UNKNOWN = "unknown"
 """What a breakdown calls time whose phase or module the recording does not tell."""

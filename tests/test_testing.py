@@ -7,26 +7,27 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from foretrace.analysis.prediction import identity, predict
 from foretrace.errors import TransformError
-from foretrace.predict import identity, predict
 from foretrace.testing import check_transform
-from foretrace.transforms import apply, describe_scenario, load_scenario, parse_scenario
-from foretrace.transforms.primitives import scale
-from foretrace.transforms.scenario import noted
-from tests.graphs import gpu_job
+from foretrace.transforms.edit.primitives import scale
+from foretrace.transforms.edit.provenance import add_note
+from foretrace.transforms.scenario import apply, describe_scenario, load_scenario, parse_scenario
+from tests.support.graphs import gpu_job
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from foretrace.graph.model import Graph
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "writing-your-own.md"
+PAGE = ROOT / "docs" / "writing-your-own.md"
 DOC = """Do something.
 
     Assumes: nothing.
@@ -89,7 +90,7 @@ def test_a_function_of_a_file_is_a_what_if(mine: Path) -> None:
 
 def test_a_function_of_a_module_is_a_what_if() -> None:
     """An installed one is named by its module."""
-    scenario = parse_scenario(["foretrace.transforms.faster_host:faster_host(speedup=2)"])
+    scenario = parse_scenario(["foretrace.transforms.host.faster_host:faster_host(speedup=2)"])
 
     assert apply(gpu_job(), scenario).tasks.equals(
         apply(gpu_job(), parse_scenario(["faster_host(speedup=2)"])).tasks
@@ -176,13 +177,13 @@ def halved(graph: Graph) -> Graph:
 def in_place(graph: Graph) -> Graph:
     """Change the table that came in."""
     graph.tasks.loc[0, "work_ns"] = 1
-    return noted(graph, "x")
+    return add_note(graph, "x")
 
 
 def by_chance(graph: Graph) -> Graph:
     """Give another graph each time."""
     SEEN.append(0)
-    return noted(scale(graph, np.ones(len(graph.tasks), bool), len(SEEN), cost="user"), "x")
+    return add_note(scale(graph, np.ones(len(graph.tasks), bool), len(SEEN), cost="user"), "x")
 
 
 SEEN: list[int] = [0]
@@ -190,17 +191,17 @@ SEEN: list[int] = [0]
 
 def unlabelled(graph: Graph) -> Graph:
     """Edit a cost by hand."""
-    return noted(replace(graph, tasks=graph.tasks.assign(work_ns=7)), "x")
+    return add_note(replace(graph, tasks=graph.tasks.assign(work_ns=7)), "x")
 
 
 def broken(graph: Graph) -> Graph:
     """Point an edge at a task that is not there."""
-    return noted(replace(graph, edges=graph.edges.assign(dst=np.int32(10_000))), "x")
+    return add_note(replace(graph, edges=graph.edges.assign(dst=np.int32(10_000))), "x")
 
 
 def with_position(graph: Graph, n: int = 1) -> Graph:
     """Take a parameter by position."""
-    return noted(graph, str(n))
+    return add_note(graph, str(n))
 
 
 @pytest.mark.parametrize(
@@ -230,6 +231,6 @@ def test_a_broken_contract_is_named(change: Callable[..., Graph], message: str) 
 
 def test_a_kept_contract_gives_the_result() -> None:
     """The changed graph comes back, ready for a test of what changed."""
-    change = documented(lambda graph: noted(halved(graph), "half of everything"))
+    change = documented(lambda graph: add_note(halved(graph), "half of everything"))
 
     assert check_transform(change, gpu_job()).notes == ("half of everything",)

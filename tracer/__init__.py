@@ -1,1 +1,5 @@
-"""Record a job; read Kineto, Nsight Systems and own files into the trace table."""
+"""A job, or files that others recorded, in; a `Trace` out. The only stage that imports torch.
+
+`readers` reads, `recording` records, `calibration` times operators, `lab` is where this project
+measures. Imports util alone.
+"""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.targets import exit_text, first_line, load_target
+from foretrace.util.import_target import exit_text, first_line, load_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,17 +10,18 @@ from __future__ import annotations
 import ast
 import inspect
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
-from foretrace.targets import load_target
-from foretrace.transforms.applied import written_down
-from foretrace.transforms.own import changed_by
-from foretrace.transforms.parameters import did_you_mean
+from foretrace.transforms.edit.parameters import did_you_mean
+from foretrace.transforms.edit.provenance import written_down
+from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.signatures import check_given, described
+from foretrace.transforms.user_defined import changed_by
+from foretrace.util.import_target import load_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 KEY = "transform"
 """What the tables of a scenario file are called."""
+CUSTOM = "custom"
+"""Name of a plain function that stands in a scenario."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,34 @@ class WhatIf:
         return changed_by(self.name, self.function, graph, self.parameters)
 
 
-Scenario = tuple[WhatIf, ...]
+Scenario: TypeAlias = tuple[WhatIf, ...]
+Asked: TypeAlias = "str | Transform | Iterable[str | Transform]"
+"""What may be asked: a text such as ``amp``, a what-if, a function of a graph, or several."""
+
+
+def as_scenario(asked: Asked) -> Scenario:
+    """Return *asked* as a scenario: a text, a what-if, a function of a graph, or several of them.
+
+    Raises
+    ------
+    TransformError
+        A text is wrong, see `parse_scenario`.
+
+    Examples
+    --------
+    >>> [str(each) for each in as_scenario("amp")]
+    ['amp']
+    >>> [str(each) for each in as_scenario(["amp", lambda graph: graph])]
+    ['amp', 'custom']
+    """
+    each_asked = [asked] if isinstance(asked, str) or callable(asked) else asked
+    found: list[WhatIf] = []
+    for one in each_asked:
+        if isinstance(one, str):
+            found += parse_scenario([one])
+        else:
+            found.append(one if isinstance(one, WhatIf) else WhatIf(CUSTOM, one))
+    return tuple(found)
 
 
 def parse_scenario(texts: Iterable[str]) -> Scenario:
@@ -139,8 +169,6 @@ def find_transform(name: str) -> Transform:
     TransformError
         The name is unknown, or there is no such function, or it takes no graph.
     """
-    from foretrace.transforms import TRANSFORMS
-
     if name in TRANSFORMS:
         return TRANSFORMS[name]
     if ":" not in name:
@@ -158,43 +186,32 @@ def find_transform(name: str) -> Transform:
     return function
 
 
-def apply(graph: Graph, scenario: Iterable[Transform]) -> Graph:
+def apply(graph: Graph, asked: Asked) -> Graph:
     """Apply every what-if to a valid graph, in order, and check what each changed.
-
-    Plain functions from graph to graph are welcome too.
 
     Raises
     ------
     TransformError
         A what-if does not apply to this graph.
     """
-    for change in scenario:
+    for change in as_scenario(asked):
         changed = check(change(graph), graph)
-        (name,), (text,) = names([change]), describe_scenario([change])
-        graph = written_down(graph, changed, name, text)
+        graph = written_down(graph, changed, change.name, str(change))
     return graph
 
 
-def noted(graph: Graph, *notes: str) -> Graph:
-    """Return *graph* with *notes* (assumptions) added, each once."""
-    new = tuple(dict.fromkeys(note for note in notes if note not in graph.notes))
-    return replace(graph, notes=graph.notes + new) if new else graph
-
-
-def names(scenario: Iterable[Transform]) -> tuple[str, ...]:
+def names(scenario: Scenario) -> tuple[str, ...]:
     """Return the name of each what-if."""
-    return tuple(str(getattr(change, "name", "custom")) for change in scenario)
+    return tuple(each.name for each in scenario)
 
 
-def describe_scenario(scenario: Iterable[Transform]) -> tuple[str, ...]:
+def describe_scenario(scenario: Scenario) -> tuple[str, ...]:
     """Return the text of each what-if."""
-    return tuple(str(c) if isinstance(c, WhatIf) else "custom" for c in scenario)
+    return tuple(map(str, scenario))
 
 
 def describe() -> list[dict[str, Any]]:
     """Return name, first docstring line, and parameters (name, type, default) of every what-if."""
-    from foretrace.transforms import TRANSFORMS
-
     return [described(name, function) for name, function in TRANSFORMS.items()]
 
 

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
-from foretrace.transforms.parameters import did_you_mean
+from foretrace.transforms.edit.parameters import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from foretrace.tracer.job import Job
-from foretrace.tracer.record import record
+from foretrace.tracer.recording.record import record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

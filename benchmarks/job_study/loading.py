@@ -23,8 +23,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from foretrace.tracer.effective_cores import effective_cores
-from foretrace.tracer.measure import trimmed_mean
+from foretrace.tracer.recording.effective_cores import effective_cores
+from foretrace.tracer.step_stats import trimmed_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.tracer.measure import FIXED_ENVIRONMENT
+from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ def _training(name: str) -> Callable[[], None]:
 
         target = Path(__file__).parents[2] / "examples" / "small_cnn.py"
         return runner(load_job(f"{target}:{'job' if name == 'small_cnn' else 'loading'}"))
-    from foretrace.tracer.zoo import find_model
+    from foretrace.tracer.lab.zoo.models import find_model
 
     model = find_model(name)
     batch = model.batch(model.small.batch_size, small=True)

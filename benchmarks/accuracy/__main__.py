@@ -1,0 +1,101 @@
+"""``python -m benchmarks.accuracy``: run the study, write its pages and what the package learns.
+
+Every number on docs/accuracy.md and docs/accuracy-distributed.md comes from here, and so does every
+validated error in the package.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.accuracy.distributed import run_distributed, validating_pairs
+from benchmarks.accuracy.distributed_page import distributed_page
+from benchmarks.accuracy.error_table import error_table
+from benchmarks.accuracy.page import judged, page
+from benchmarks.accuracy.plot import draw_accuracy
+from benchmarks.accuracy.study import read_list, run_study
+from foretrace.analysis.validated_errors import HARDWARE, TABLE
+from foretrace.util.atomic_write import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarks.accuracy.error_table import Table
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDY = ROOT / "traces" / "study.toml"
+PAGE = ROOT / "docs" / "accuracy.md"
+PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
+DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
+
+
+def main() -> None:
+    """Run the study of this checkout and rewrite its pages and table."""
+    listed = read_list(STUDY)
+    study = run_study(listed, STUDY.parent)
+    distributed = run_distributed(listed, STUDY.parent)
+    table = joined(error_table(study.pairs), error_table(validating_pairs(distributed)))
+    text = page(study, table)
+    write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
+    write_atomically(PAGE, text.encode())
+    draw_accuracy(judged(study.pairs), PICTURE)
+    write_atomically(DISTRIBUTED, distributed_page(distributed).encode())
+    write_atomically(README, quoted(README.read_text("utf-8"), text).encode())
+    sys.stdout.write(
+        f"wrote {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: {len(study.pairs)} pairs, "
+        f"{len(distributed.cells)} cells\n"
+    )
+
+
+def joined(table: Table, more: Table) -> Table:
+    """Return *table* with the what-ifs that only *more* tested.
+
+    What all others together show, and what an untested one may miss, stays as *table* says.
+
+    >>> one = {"cpu": {"rule": {"amp": 1}}, "gpu": {}, "pooled": {"cpu": 9}}
+    >>> joined(one, {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "pooled": {"cpu": 8}})
+    {'cpu': {'rule': {'amp': 1, 'ddp': 3}}, 'gpu': {}, 'pooled': {'cpu': 9}}
+    """
+    both = dict(table)
+    for hardware in HARDWARE:
+        sources = dict(table[hardware])
+        for source, found in more[hardware].items():
+            sources[source] = {**found, **sources.get(source, {})}
+        both[hardware] = {source: dict(sorted(known.items())) for source, known in sources.items()}
+    return both
+
+
+def quoted(readme: str, accuracy: str) -> str:
+    """Return *readme* with the medians and means of the page *accuracy* between its marks."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    said = [line for line in accuracy.splitlines() if line.lstrip("- ").startswith(("Med", "Mean"))]
+    sentences = "\n".join(f"- {line.removeprefix('- ')}" for line in said)
+    return f"{before}{BEGIN}\n{sentences}\n{END}{after}"
+
+
+def toml(table: Mapping[str, Any]) -> str:
+    """Write *table* as TOML."""
+    head = "# Written by `python -m benchmarks.accuracy`; docs/accuracy.md shows the pairs."
+    return "\n".join([head, *_toml_lines(table, ())]) + "\n"
+
+
+def _toml_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Yield a heading and the plain values of *table*, then the tables inside it.
+
+    >>> list(_toml_lines({"a": {"b": 1, "c": {"d": 2}}}, ()))
+    ['', '[a]', 'b = 1', '', '[a.c]', 'd = 2']
+    """
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    if plain:
+        yield from ("", f"[{'.'.join(path)}]", *(f"{key} = {plain[key]}" for key in plain))
+    for key in (key for key in table if key not in plain):
+        yield from _toml_lines(table[key], (*path, key))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What measured pairs prove: the error of each transform, and how often intervals hold.
+
+Rows of the study in, the table of `validated` and counts out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.accuracy.rows import MEASURED, RULE
+from foretrace.analysis.prediction import LEVEL, interval
+from foretrace.analysis.validated_errors import FEWEST_PAIRS, HARDWARE, combine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from benchmarks.accuracy.rows import PairRow
+
+Table = dict[str, Any]
+
+
+def error_table(pairs: Iterable[PairRow]) -> Table:
+    """Return what `validated.load_table` reads, from all conclusive pairs.
+
+    Held-out pairs are left out, and so are pairs of several transforms: those judge how errors
+    combine. Of a pair that compares a part of the device time, the error is that of the part; of
+    a step it is no larger.
+    """
+    judged = [p for p in pairs if p.is_foreseen and p.is_conclusive and not p.held_out]
+    table: Table = {"gpu": {}, "cpu": {}, "pooled": {}}
+    for (hardware, source), rows in _by_source(judged):
+        single = [row for row in rows if len(row.transforms) == 1]
+        names = sorted({row.transforms[0] for row in single})
+        found = {name: [r for r in single if r.transforms == (name,)] for name in names}
+        known = {n: _errors(rows) for n, rows in found.items() if len(rows) >= FEWEST_PAIRS}
+        if known:
+            table[hardware][source] = known
+            table["pooled"].setdefault(hardware, {})[source] = _quantile(_misses(single))
+    missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
+    table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
+    return table
+
+
+def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list[PairRow]]]:
+    """Yield (hardware, source) and rows that all carry that source's prediction as their best."""
+    for hardware in HARDWARE:
+        rows = [row for row in pairs if row.hardware == hardware]
+        yield (hardware, MEASURED), [row for row in rows if row.source == MEASURED]
+        yield (hardware, RULE), [replace(row, calibrated_ns=None) for row in rows]
+
+
+def _errors(rows: Sequence[PairRow]) -> dict[str, Any]:
+    misses = _misses(rows)
+    where = sorted({row.where for row in rows if row.where})
+    return {
+        "pairs": len(rows),
+        "median": round(float(np.median(misses)), 4),
+        "p90": _quantile(misses),
+        **({"where": where} if where else {}),
+    }
+
+
+def _misses(rows: Iterable[PairRow]) -> list[float]:
+    """Return how far from each prediction the measurement lies, as a share of the prediction.
+
+    That is what an interval around a prediction has to span; an error is a share of the measured.
+    """
+    return [abs(row.after_ns / row.predicted_ns - 1) for row in rows]
+
+
+def _quantile(misses: Sequence[float]) -> float:
+    """Return what 9 of 10 *further* values stay below, in so far as this many can tell.
+
+    Of n values the k-th smallest holds the next one with probability k / (n + 1).
+
+    >>> _quantile([0.01] * 18 + [0.2, 0.3]), _quantile([0.1, 0.2])
+    (0.181, 0.2)
+    """
+    return round(float(np.quantile(misses, LEVEL, method="weibull")), 4)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of some pairs' measurements lie in the interval of their prediction."""
+
+    hardware: str
+    transform: str
+    source: str
+    pairs: int
+    inside: int
+
+
+def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
+    """Count, by kind, how often intervals hold that were made without the model they judge.
+
+    Each pair is judged by the conclusive pairs of all other models.
+    """
+    judged = [row for row in pairs if row.is_foreseen]
+    counts: dict[tuple[str, str, str], list[bool]] = {}
+    for (hardware, source), rows in _by_source(judged):
+        for row in rows:
+            others = [other for other in judged if other.model != row.model]
+            holds = _holds(row, source, error_table(others))
+            counts.setdefault((hardware, " + ".join(row.transforms), source), []).append(holds)
+    return [Coverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
+
+
+def _holds(row: PairRow, source: str, table: Table) -> bool:
+    """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
+    made = [(name, source) for name in row.transforms]
+    error = combine(made, table, row.hardware, row.where)
+    share = math.hypot(error.of(row.predicted_ns / row.before_ns), row.replay_error)
+    low, high = interval(row.predicted_ns, row.step_interval, share)
+    return low <= row.after_ns <= high

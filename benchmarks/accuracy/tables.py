@@ -1,0 +1,157 @@
+"""Tables of the accuracy page, a row per recording: rows of the study in, lines of Markdown out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.accuracy.rows import NOISE_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from benchmarks.accuracy.rows import IdentityRow, PairRow, Study
+
+IDENTITY_LIMIT = 0.02
+"""An identity error above this is an exception that needs a cause."""
+
+_COLUMNS = (
+    *("pair", "change", "before", "after", "predicted", "error"),
+    *("without calibration", "no change", "paper", "noise", "remark"),
+)
+_HEAD = (
+    f"| {' | '.join(_COLUMNS)} |",
+    f"|---|---|{'--:|' * (len(_COLUMNS) - 3)}---|",
+)
+
+
+def _pair_line(row: PairRow) -> str:
+    remarks = [
+        *(["held out"] if row.held_out else []),
+        *(["tuned on"] if row.tuned_on else []),
+        *([row.measure] if row.measure == "optimizer" else []),
+    ]
+    cells = [
+        *(row.name, row.change, _ms(row.before_ns), _ms(row.after_ns), _ms(row.predicted_ns)),
+        _percent(row.error),
+        "" if row.calibrated_ns is None else _percent(row.rule_error),
+        _percent(row.null_error),
+        "" if row.paper_error is None else _percent(row.paper_error),
+        "" if row.noise is None else f"{abs(row.noise):.1%}",
+        ", ".join(remarks),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def public_pairs(study: Study) -> list[str]:
+    """Return the section on pairs that others measured."""
+    rows = [row for row in study.pairs if not row.is_recorded_here and row.is_of_one_device]
+    return [
+        "## Public pairs",
+        "",
+        "Recorded and measured by others; the recordings are named in `traces/study.toml`.",
+        "Every rule of the graph was developed on these same recordings, so none is held out.",
+        '"Optimizer" rows compare the device time of the optimizer phase.',
+        "",
+        *_HEAD,
+        *map(_pair_line, rows),
+        "",
+        *(f"- {name}: no number, {why}" for name, why in study.problems.items()),
+        *([""] if study.problems else []),
+    ]
+
+
+def other_devices(pairs: Sequence[PairRow]) -> list[str]:
+    """Return the section on kernels that moved to another device."""
+    rows = [row for row in pairs if not row.is_of_one_device]
+    if not rows:
+        return []
+    median, p90, largest = spread(rows, lambda row: row.error) or (0.0, 0.0, 0.0)
+    return [
+        "## Moving to another device",
+        "",
+        "Time of all kernels of the same workload on both devices, collectives left out.",
+        f"Median |error| over {len(rows)} recordings moved to another device: {median:.1%}.",
+        f"The 90th percentile is {p90:.1%}, the largest {largest:.1%}.",
+        "",
+        *_HEAD,
+        *map(_pair_line, rows),
+        "",
+    ]
+
+
+def recorded_pairs(pairs: Sequence[PairRow]) -> list[str]:
+    """Return the section on this project's own pairs: what counts first."""
+    own = [row for row in pairs if row.is_recorded_here]
+    text = [
+        "## Pairs recorded by this project",
+        "",
+        "Both variants ran interleaved in one process, without the profiler.",
+        "The step is the mean without the lowest and highest fifth.",
+        f"A pair whose two halves differ by more than {NOISE_LIMIT:.0%} is inconclusive.",
+        "It is listed and counts nowhere.",
+        "",
+    ]
+    if not own:
+        return [*text, "None are in this checkout.", ""]
+    parts = {
+        "Conclusive": [row for row in own if row.is_conclusive and row.is_foreseen],
+        "Not predicted": [row for row in own if not row.is_foreseen],
+        "Inconclusive": [row for row in own if not row.is_conclusive and row.is_foreseen],
+    }
+    for title, rows in parts.items():
+        if rows:
+            text += [f"### {title}", "", *_HEAD, *map(_pair_line, rows), ""]
+    return text
+
+
+def identity(rows: Sequence[IdentityRow]) -> list[str]:
+    """Return the section on recordings replayed without any change."""
+    good = [row for row in rows if not row.problem]
+    text = [
+        "## Identity: the replay without any change",
+        "",
+        "Nothing on a device lane is copied from the recorded start times.",
+        "This guards against regressions; it proves no prediction.",
+        "",
+    ]
+    if good:
+        errors = np.abs([row.error for row in good])
+        within = int((errors <= IDENTITY_LIMIT).sum())
+        text += [
+            f"Median |error| over {len(good)} unchanged recordings: {np.median(errors):.2%}.",
+            f"{within} of them are within {IDENTITY_LIMIT:.0%}; the largest is {errors.max():.2%}.",
+            "",
+        ]
+    text.append("| recording | steps | measured | replayed | error | remark |")
+    text.append("|---|--:|--:|--:|--:|---|")
+    return [*text, *map(_identity_line, rows), ""]
+
+
+def _identity_line(row: IdentityRow) -> str:
+    if row.problem:
+        return f"| {row.trace} | | | | | {row.problem} |"
+    remark = row.cause or ("not explained" if abs(row.error) > IDENTITY_LIMIT else "")
+    return (
+        f"| {row.trace} | {row.steps} | {_ms(row.measured_ns)} | {_ms(row.replayed_ns)} "
+        f"| {_percent(row.error, 2)} | {remark} |"
+    )
+
+
+def spread(
+    rows: Sequence[PairRow], error: Callable[[PairRow], float | None]
+) -> tuple[float, float, float] | None:
+    """Return median, 90th percentile and largest |error|; ``None`` where there is none."""
+    known = [abs(found) for found in map(error, rows) if found is not None]
+    if not known:
+        return None
+    return float(np.median(known)), float(np.quantile(known, 0.9)), max(known)
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.2f}"
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{share:+.{digits}%}"

@@ -1,0 +1,304 @@
+"""Graph and scenario in, `Prediction` out: how long a step takes after the change, and why.
+
+The replay never stands alone: what is carried over to the prediction is the *ratio* of the
+replays after and before the change, applied to the step time that was really measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.analysis.validated_errors import changes_made, validated_error
+from foretrace.analysis.validation_scope import setting
+from foretrace.analysis.warnings import (
+    doubts,
+    of_change,
+    of_pace,
+    of_prediction,
+    of_replay,
+    uncovered,
+)
+from foretrace.errors import TransformError
+from foretrace.replaying.replay import replay
+from foretrace.tracer.step_stats import trimmed_mean
+from foretrace.transforms.costs.activations import activations
+from foretrace.transforms.costs.peak_memory import CHANGES, memory_warnings
+from foretrace.transforms.edit.provenance import samples_ratio
+from foretrace.transforms.measured.calibration import attach
+from foretrace.transforms.scenario import apply, as_scenario, describe_scenario
+from foretrace.util.html_card import card
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.replaying.timeline import Timeline
+    from foretrace.transforms.costs.activations import Activations
+    from foretrace.transforms.measured.calibration import Calibration
+    from foretrace.transforms.scenario import Asked, Scenario
+
+TRANSFERS = ("collective", "p2p")
+"""Kinds of tasks that move data between workers."""
+RESAMPLES = 1_000
+SEED = 20_260_101
+LEVEL = 0.90
+"""Share of true values that an interval means to cover."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The step time that a recording shows: the truth that predictions start from.
+
+    ``source`` is ``"unprofiled"`` where the recorder measured the job without the profiler,
+    else ``"profiled"``. ``samples_ns`` are the single steps.
+    """
+
+    step_ns: float
+    source: str
+    samples_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A replay without any change against the measured step."""
+
+    measured: Measured
+    replayed_ns: float
+    host_ns: float | None
+    device_ns: float | None
+    settled: bool
+    critical_path: dict[str, float]
+    warnings: tuple[str, ...]
+
+    @property
+    def error(self) -> float:
+        """Signed relative error of the replay."""
+        return self.replayed_ns / self.measured.step_ns - 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a scenario does to the step time. Times in ns, of one step.
+
+    ``interval_ns`` covers the variation of the recorded steps, what the unchanged replay misses
+    and the error that pairs of real measurements showed: of these transforms, where they tested
+    them, else the share of a change that other rules missed;
+    ``step_interval`` is the relative part that comes from the recorded steps alone.
+    ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
+    replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
+    many times as many samples a step has afterwards. ``setting`` is where its workers run.
+    """
+
+    scenario: tuple[str, ...]
+    measured: Measured
+    replayed_before_ns: float
+    replayed_after_ns: float
+    interval_ns: tuple[float, float]
+    step_interval: tuple[float, float]
+    status: str
+    critical_path_before: dict[str, float]
+    critical_path_after: dict[str, float]
+    costs: dict[str, float]
+    samples_before: int | None
+    samples_after: int | None
+    samples: float
+    assumptions: tuple[str, ...]
+    warnings: tuple[str, ...]
+    setting: str = ""
+
+    @property
+    def predicted_ns(self) -> float:
+        """The replay after, times what a measured step takes of its replay.
+
+        Transfers that the change put on the critical path were not recorded: they stay as they are.
+        """
+        before, after = (
+            sum(path.get(kind, 0.0) for kind in TRANSFERS)
+            for path in (self.critical_path_before, self.critical_path_after)
+        )
+        added = max(after - before, 0.0)
+        recorded = self.replayed_after_ns - added
+        return self.measured.step_ns * recorded / self.replayed_before_ns + added
+
+    @property
+    def speedup(self) -> float:
+        """How many times as many samples per second."""
+        return self.samples * self.measured.step_ns / self.predicted_ns
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the prediction, its range, and both critical paths."""
+        low, high = (ns / 1e6 for ns in self.interval_ns)
+        before, after = self.critical_path_before, self.critical_path_after
+        facts = {
+            "measured step, ms": self.measured.step_ns / 1e6,
+            "predicted step, ms": self.predicted_ns / 1e6,
+            "interval, ms": f"{low:,.2f} … {high:,.2f} ({self.status})",
+            "samples per second": f"{self.speedup:.2f} times as many",
+            "assumes": "; ".join(self.assumptions) or "nothing beyond the recording",
+            "warnings": "; ".join(self.warnings) or "none",
+        }
+        bars = {
+            f"{cause}, before and after": (before.get(cause, 0) / 1e6, after.get(cause, 0) / 1e6)
+            for cause in dict.fromkeys((*before, *after))
+        }
+        return card(" + ".join(self.scenario) or "No change", facts, bars)
+
+
+def measured_step(graph: Graph) -> Measured:
+    """Return the best measurement of a step that *graph* carries."""
+    unprofiled = graph.meta.unprofiled_step_ns
+    if unprofiled:
+        return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
+    return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
+
+
+def identity(graph: Graph) -> Identity:
+    """Replay *graph* unchanged and put the result beside the measured step."""
+    timeline = replay(graph)
+    return Identity(
+        measured=measured_step(graph),
+        replayed_ns=timeline.step_ns,
+        host_ns=timeline.host_step_ns,
+        device_ns=timeline.device_step_ns,
+        settled=timeline.settled,
+        critical_path=timeline.breakdown("kind"),
+        warnings=graph.notes + of_replay(timeline) + doubts(measured_step(graph), timeline),
+    )
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A job before any change: its measured step and its replay, shared by many predictions."""
+
+    measured: Measured
+    timeline: Timeline
+    critical_path: dict[str, float]
+
+    @property
+    def graph(self) -> Graph:
+        """The job as recorded."""
+        return self.timeline.graph
+
+    @cached_property
+    def kept(self) -> Activations | None:
+        """What the job keeps in memory between forward and backward."""
+        return activations(self.graph)
+
+
+def baseline(graph: Graph) -> Baseline:
+    """Replay *graph* unchanged, once for all predictions from it.
+
+    Raises
+    ------
+    TransformError
+        The recorded step has no work.
+    """
+    timeline = replay(graph)
+    if timeline.step_ns <= 0:
+        raise TransformError("the recorded step has no work, so no ratio can be formed")
+    return Baseline(measured_step(graph), timeline, timeline.breakdown("kind"))
+
+
+def predict(graph: Graph, asked: Asked, calibration: Calibration | None = None) -> Prediction:
+    """Predict the step time of *graph* after every what-if *asked*, in order.
+
+    With a *calibration*, what it measured goes before every rule.
+
+    Raises
+    ------
+    TransformError
+        A transform does not apply to this graph, a parameter is out of range, or no work is left.
+    """
+    if calibration is not None:
+        graph = attach(graph, calibration)
+    scenario = as_scenario(asked)
+    changed = apply(graph, scenario)
+    known = baseline(graph)
+    return predicted(known, scenario, replay(changed, like=known.timeline))
+
+
+def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Prediction:
+    """Predict the step time of a job whose replay after *scenario* is *after*.
+
+    Raises
+    ------
+    TransformError
+        No work is left.
+    """
+    graph, changed = known.graph, after.graph
+    before, measured = known.timeline, known.measured
+    if after.step_ns <= 0:
+        raise TransformError("nothing is left of the step after the change; use a smaller change")
+    costs, path = _cost_shares(changed), after.breakdown("kind")
+    where = setting(graph, changed)
+    made = changes_made(scenario, changed)
+    error = validated_error(made, on_device=has_device(graph), where=where)
+    varied = step_interval(measured.samples_ns)
+    doubtful = doubts(measured, before)
+    ratio, more = after.step_ns / before.step_ns, samples_ratio(graph, changed)
+    missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
+    found = Prediction(
+        scenario=describe_scenario(scenario),
+        measured=measured,
+        replayed_before_ns=before.step_ns,
+        replayed_after_ns=after.step_ns,
+        interval_ns=(0.0, 0.0),
+        step_interval=varied,
+        status="validated" if error.is_validated and not doubtful else "unvalidated",
+        critical_path_before=known.critical_path,
+        critical_path_after=path,
+        costs=costs,
+        samples_before=graph.meta.batch_size,
+        samples_after=changed.meta.batch_size,
+        samples=more,
+        assumptions=tuple(note for note in changed.notes if note not in graph.notes),
+        warnings=doubtful
+        + of_replay(before)
+        + of_pace(graph, known.critical_path, path, ratio)
+        + of_change(graph, after, ratio, more)
+        + of_prediction(measured, after, error)
+        + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
+        + uncovered(graph, changed),
+        setting=where,
+    )
+    return replace(found, interval_ns=interval(found.predicted_ns, varied, missed))
+
+
+def has_device(graph: Graph) -> bool:
+    """Tell whether anything in *graph* runs on an accelerator."""
+    return bool((graph.lanes["device"] >= 0).any())
+
+
+def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:
+    """Return the range that should hold the true step time with probability `LEVEL`.
+
+    The variation of the recorded steps (`step_interval`) is joined in quadrature with *error*,
+    the relative error that validation found.
+
+    >>> interval(100.0, (1.0, 1.0), 0.25)
+    (75.0, 125.0)
+    """
+    low, high = varied
+    below, above = float(np.hypot(1 - low, error)), float(np.hypot(high - 1, error))
+    return predicted_ns * max(1 - below, 0.0), predicted_ns * (1 + above)
+
+
+def step_interval(samples_ns: tuple[int, ...]) -> tuple[float, float]:
+    """Return the relative interval of the mean of the steps (bootstrap with a fixed seed)."""
+    if len(samples_ns) < 2:  # noqa: PLR2004  # one step shows no variation
+        return 1.0, 1.0
+    samples = np.asarray(samples_ns, np.float64)
+    picks = np.random.default_rng(SEED).integers(0, len(samples), (RESAMPLES, len(samples)))
+    means = samples[picks].mean(axis=1) / samples.mean()
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return min(float(low), 1.0), max(float(high), 1.0)
+
+
+def _cost_shares(graph: Graph) -> dict[str, float]:
+    cost = graph.tasks["cost"].array
+    work = np.bincount(cost.codes + 1, graph.tasks["work_ns"], len(cost.categories) + 1)[1:]
+    shares = zip(cost.categories.tolist(), (work / work.sum()).tolist(), strict=True)
+    return {str(name): share for name, share in shares if share > 0}

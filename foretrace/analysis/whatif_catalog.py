@@ -1,0 +1,74 @@
+"""The list of what-ifs as a user reads it, and one of them in full."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from foretrace.analysis.validated_errors import settings, status
+from foretrace.transforms.registry import TRANSFORMS
+from foretrace.transforms.scenario import find_transform
+from foretrace.transforms.signatures import described
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One what-if.
+
+    ``parameters`` are as in ``speedup: float, pattern: str = '.*'``, ``effect`` is one sentence,
+    ``description`` the whole docstring. ``pairs`` counts the measured pairs that tested it:
+    hardware → cost source → number; without any it is unvalidated. ``where`` are the settings of
+    several workers in which they did, where that matters.
+    """
+
+    name: str
+    parameters: str
+    effect: str
+    description: str
+    pairs: dict[str, dict[str, int]]
+    where: tuple[str, ...]
+
+    def status(self, hardware: str) -> str:
+        """Return ``"validated"`` or ``"unvalidated"`` on ``"gpu"`` or ``"cpu"``."""
+        return "validated" if self.pairs.get(hardware) else "unvalidated"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Every what-if, in the order of the list."""
+
+    entries: tuple[Entry, ...]
+
+
+def catalogue() -> Catalogue:
+    """List the what-ifs there are.
+
+    >>> catalogue().entries[1].parameters
+    'speedup: float'
+    """
+    return Catalogue(tuple(_entry(name, function) for name, function in TRANSFORMS.items()))
+
+
+def entry(name: str) -> Entry:
+    """Return the what-if *name*, also a user's own as ``file.py:function``.
+
+    Raises
+    ------
+    TransformError
+        There is none of that name.
+    """
+    return _entry(name, find_transform(name))
+
+
+def _entry(name: str, function: Callable[..., object]) -> Entry:
+    found = described(name, function)
+    parameters = ", ".join(
+        f"{p['name']}: {p['type']}" + ("" if p["required"] else f" = {p['default']!r}")
+        for p in found["parameters"]
+    )
+    told = inspect.getdoc(function) or ""
+    return Entry(name, parameters, found["effect"], told, status(name), settings(name))

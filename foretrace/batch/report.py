@@ -1,0 +1,175 @@
+"""Forms of the reports about many jobs: a batch, and how it compares."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from foretrace.batch.compare import Comparison, doubt, pair_of
+from foretrace.batch.run import Batch
+from foretrace.report.forms import blocks, keys
+from foretrace.report.number_format import duration, ms, percent, places, short
+from foretrace.report.text_layout import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Blocks,
+    aside,
+    heading,
+    notes,
+    table,
+    text,
+    times,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.text import Text
+
+    from foretrace.batch.compare import Errors
+    from foretrace.batch.rows import Row
+
+LISTED = 20
+"""Items that failed, or are in doubt, that a text names; the table has all."""
+SHOWN = 500
+"""Predictions that a text shows; the table has all."""
+_LEFT_OUT = ("inconclusive", "unforeseen", "unmeasured", "failed")
+_HEADS = ("what-if", "recording", "measured", "predicted", "90 % interval", "speed-up", "status")
+_COLUMNS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "paper")
+
+
+@keys.register(Batch)
+def _batch_keys(report: Batch) -> dict[str, Any]:
+    return {
+        "table": str(report.table),
+        "items": [_row_keys(row) for row in report.rows],
+        "known": report.known,
+        "failed": len(_failures(report)),
+        "unwritten": report.unwritten,
+    }
+
+
+def _row_keys(row: Row) -> dict[str, Any]:
+    interval = None if row.low_ns is None else [ms(row.low_ns), ms(row.high_ns)]
+    return {
+        "recording": row.recording,
+        "model": row.model,
+        "scenario": row.scenario,
+        "measured_step_ms": ms(row.before_ns),
+        "predicted_step_ms": ms(row.predicted_ns),
+        "speedup": _speedup(row),
+        "interval_ms": interval,
+        "measured_after_ms": ms(row.after_ns),
+        "status": row.status,
+        "error": row.error,
+    }
+
+
+def _speedup(row: Row) -> float | None:
+    if row.predicted_ns is None or row.before_ns is None or row.samples is None:
+        return None
+    return round(row.samples * row.before_ns / row.predicted_ns, 6)
+
+
+def _failures(report: Batch) -> list[Row]:
+    return [row for row in report.rows if row.error is not None]
+
+
+@blocks.register(Batch)
+def _batch_blocks(report: Batch) -> Blocks:
+    failures = _failures(report)
+    found = [row for row in report.rows if row.error is None]
+    counts = f"{len(report.rows)} items: {len(found)} predicted"
+    counts += f", {len(failures)} failed, {report.known} known from before"
+    named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
+    return [
+        heading(counts),
+        table("llrrrrl", map(_row, found[:SHOWN]), _HEADS),
+        *([aside(f"{len(found) - SHOWN} more in the table")] if len(found) > SHOWN else []),
+        *notes("Failed", _listed(named), BAD),
+        text(f"wrote {report.table}"),
+    ]
+
+
+def _listed(items: Iterable[str]) -> list[str]:
+    """Return the first of *items*, and how many more there are."""
+    every = list(items)
+    return every[:LISTED] + ([f"{len(every) - LISTED} more"] if len(every) > LISTED else [])
+
+
+def _row(row: Row) -> list[str | Text]:
+    speedup, decimals = _speedup(row), places(row.before_ns or 0)
+    before, after = (duration(ns, decimals) for ns in (row.before_ns, row.predicted_ns))
+    return [
+        short(row.scenario, 50),
+        short(row.recording, 50),
+        before,
+        after,
+        " … ".join(duration(ns, decimals) for ns in (row.low_ns, row.high_ns)),
+        "unknown" if speedup is None else times(speedup),
+        str(row.status),
+    ]
+
+
+@keys.register(Comparison)
+def _comparison_keys(report: Comparison) -> dict[str, Any]:
+    return {
+        "all": _errors_keys(report.total),
+        "transforms": [_errors_keys(found) for found in report.by_transform],
+        "models": [_errors_keys(found) for found in report.by_model],
+        **{name: len(getattr(report, name)) for name in _LEFT_OUT},
+        "doubts": [_doubt(row) for row in report.inconclusive],
+        "worse": None if report.worse is None else list(report.worse),
+    }
+
+
+def _errors_keys(found: Errors) -> dict[str, Any]:
+    shares = ("mean", "median", "p90", "worst", "no_change", "paper")
+    plain = {name: value for name, value in asdict(found).items() if name not in shares}
+    values = {name: getattr(found, name) for name in shares}
+    return plain | {
+        f"{name}_pct": None if share is None else percent(share) for name, share in values.items()
+    }
+
+
+@blocks.register(Comparison)
+def _comparison_blocks(report: Comparison) -> Blocks:
+    rows = [
+        _errors(report.total),
+        _section("by what-if"),
+        *map(_errors, report.by_transform),
+        _section("by model"),
+        *map(_errors, report.by_model),
+    ]
+    return [
+        heading(f"{report.total.items} items judged; {report.left_out}"),
+        table("l" + "r" * len(_COLUMNS), rows, ("|error| of measured, %", *_COLUMNS)),
+        *notes("Inconclusive", _listed(map(_doubt, report.inconclusive)), CAUTION),
+        *_verdict(report.worse),
+    ]
+
+
+def _section(title: str) -> list[str | Text]:
+    return [heading(title), *[""] * len(_COLUMNS)]
+
+
+def _errors(found: Errors) -> list[str | Text]:
+    shares = (found.mean, found.median, found.p90, found.worst)
+    cells = [f"{found.items}", *(f"{100 * share:.1f}" for share in shares)]
+    cells += [f"{found.inside / found.items:.0%}", f"{100 * found.no_change:.1f}"]
+    cells += ["" if found.paper is None else f"{100 * found.paper:.1f}"]
+    return [short(found.group, 50), *cells]
+
+
+def _doubt(row: Row) -> str:
+    off = f"prediction off by {pair_of(row).error:+.1%}"
+    return f"{row.recording}, {short(row.scenario, 50)}: {doubt(row)}; {off}"
+
+
+def _verdict(worse: tuple[str, ...] | None) -> Blocks:
+    if worse is None:
+        return []
+    return notes("Worse than the reference", worse, BAD) or [
+        text("Not worse than the reference", GOOD)
+    ]

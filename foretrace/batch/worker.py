@@ -1,0 +1,164 @@
+"""What a worker does: some items of one recording in, a row for each out, never an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+from benchmarks.accuracy.study import with_truth
+from foretrace.analysis.null_models import paper
+from foretrace.analysis.prediction import Prediction, baseline, has_device, measured_step
+from foretrace.analysis.scenario_sweep import predict_each
+from foretrace.batch.items import found_again, held, version
+from foretrace.batch.rows import Row
+from foretrace.errors import ForetraceError, TraceError, TransformError
+from foretrace.graph.build import build
+from foretrace.tracer.lab.pairs.archive import read_pair
+from foretrace.tracer.readers.load import load
+from foretrace.tracer.step_stats import drift
+from foretrace.transforms.measured.calibration import attach, calibration_path, read_calibration
+from foretrace.transforms.scenario import parse_scenario
+from foretrace.util.import_target import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.analysis.prediction import Baseline
+    from foretrace.batch.items import Item, Recording
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.measured.calibration import Calibration
+    from foretrace.transforms.scenario import Scenario
+
+
+def evaluate(items: Sequence[Item]) -> list[Row]:
+    """Return the row of each of *items*, which are all of one recording."""
+    if (wanted := items[0].version) != version():
+        error = f"its worker has Foretrace {version()}, the batch is of {wanted}"
+        return [failed_row(item, error) for item in items]
+    try:
+        job = opened(items[0].recording)
+    except Exception as error:  # noqa: BLE001 - whatever a file may do to its reader
+        return [failed_row(item, _text(error)) for item in items]
+    return [_row(item, job) for item in items]
+
+
+def failed_row(item: Item, error: str, *, is_final: bool = False) -> Row:
+    """Return the row of an item that has no prediction."""
+    return Row(
+        key=item.key,
+        version=item.version,
+        recording=item.recording.name,
+        model=item.recording.model,
+        scenario=" + ".join(item.scenario),
+        transforms=item.names,
+        error=error,
+        is_final=is_final,
+    )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A recording, read: its graph, and what was measured of the job. Times in ns."""
+
+    graph: Graph
+    calibration: Calibration | None = None
+    after_ns: float | None = None
+    noise: float | None = None
+
+    @cached_property
+    def plain(self) -> Baseline:
+        """The job without its calibration, as null models see it."""
+        return baseline(self.graph)
+
+    @cached_property
+    def known(self) -> Baseline:
+        """The job with its calibration."""
+        if self.calibration is None:
+            return self.plain
+        return baseline(attach(self.graph, self.calibration))
+
+
+@lru_cache(maxsize=1)
+def opened(recording: Recording) -> Opened:
+    """Return *recording*, read and built.
+
+    Raises
+    ------
+    ForetraceError
+        It is gone, not what it was, or unusable.
+    """
+    if recording.problem is not None:
+        raise TraceError(recording.problem)
+    found_again(recording)
+    if recording.pair is not None:
+        return _opened_pair(recording)
+    files = recording.files
+    graph = build(load(files if len(files) > 1 else files[0]), step_pattern=recording.step)
+    beside = calibration_path(files[0])
+    known = read_calibration(beside) if beside.is_file() else None
+    if recording.after is None:
+        return Opened(graph, known)
+    steps = [measured_step(each) for each in (graph, build(load(recording.after)))]
+    drifts = [drift(each.samples_ns) for each in steps if each.source == "unprofiled"]
+    return Opened(graph, known, steps[1].step_ns, max(drifts, default=None))
+
+
+def _opened_pair(recording: Recording) -> Opened:
+    where = recording.files[0]
+    pair = read_pair(held(where), str(recording.pair), where)
+    graph = with_truth(build(pair.before), pair.before_ns / 1e6)
+    known = None if pair.calibration is None else read_calibration(pair.calibration)
+    return Opened(graph, known, pair.after_ns, pair.noise)
+
+
+def _row(item: Item, job: Opened) -> Row:
+    try:
+        return _predicted(item, job)
+    except ForetraceError as error:
+        return failed_row(item, str(error), is_final=True)
+    except Exception as error:  # noqa: BLE001 - one item of many, which the others survive
+        return failed_row(item, _text(error))
+
+
+def _predicted(item: Item, job: Opened) -> Row:
+    scenario = parse_scenario(item.scenario)
+    found = _prediction(job.known, scenario)
+    after_ns = job.after_ns if item.after_ns is None else item.after_ns
+    low, high = found.interval_ns
+    return replace(
+        failed_row(item, ""),
+        hardware="gpu" if has_device(job.graph) else "cpu",
+        before_ns=found.measured.step_ns,
+        replayed_ns=found.replayed_before_ns,
+        predicted_ns=found.predicted_ns,
+        low_ns=low,
+        high_ns=high,
+        samples=found.samples,
+        status=found.status,
+        after_ns=after_ns,
+        paper_ns=None if after_ns is None else _paper_ns(job.plain, scenario),
+        noise=job.noise,
+        error=None,
+        is_final=True,
+    )
+
+
+def _prediction(known: Baseline, scenario: Scenario) -> Prediction:
+    (found,) = predict_each(known, [scenario])
+    if isinstance(found, Prediction):
+        return found
+    raise found
+
+
+def _paper_ns(known: Baseline, scenario: Scenario) -> float | None:
+    try:
+        return _prediction(known, paper(scenario)).predicted_ns
+    except TransformError:
+        return None
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, ForetraceError):
+        return str(error)
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -1,0 +1,156 @@
+"""What an epoch takes at each batch size: recordings in, costs of `job regimes` out.
+
+One recording predicts every size by the ``batch_size`` what-if. From two or more, work is
+interpolated operator by operator between the two sizes around the one that is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from foretrace.analysis.prediction import measured_step, predict, step_interval
+from foretrace.errors import RefusedError
+from foretrace.job.batch_schedule.epoch_costs import Cost
+from foretrace.job.batch_schedule.file import Z
+from foretrace.replaying.replay import replay
+from foretrace.transforms.batching.batch_size import batch_size
+from foretrace.transforms.edit.primitives import scale, scale_lags
+from foretrace.transforms.scenario import parse_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.measured.calibration import Calibration
+
+    Floats = npt.NDArray[np.float64]
+
+OWN_TIME = ("thread", "fork", "join")
+RECORDING_DOUBT, BETWEEN_DOUBT = 0.02, 0.03
+"""Standard deviation of a recorded step beside those of other recordings, and of one interpolated
+between two, as shares (docs/accuracy-job.md)."""
+
+
+def epoch_costs(
+    graphs: Sequence[Graph],
+    sizes: Sequence[int],
+    samples: int,
+    calibration: Calibration | None = None,
+) -> dict[int, Cost]:
+    """Return what an epoch of *samples* takes at each batch size.
+
+    Raises
+    ------
+    RefusedError
+        A recording does not say its batch size, or two have the same.
+    TransformError
+        The what-if ``batch_size`` does not apply.
+    """
+    recorded = _by_size(graphs)
+    found = {}
+    for size in sizes:
+        step, doubt = _step(recorded, size, calibration)
+        found[size] = Cost(step / 1e9 * samples / size, doubt)
+    return found
+
+
+def _by_size(graphs: Sequence[Graph]) -> dict[int, Graph]:
+    """Return the recordings by their batch size, the smallest first."""
+    found: dict[int, Graph] = {}
+    for graph in graphs:
+        size = graph.meta.batch_size
+        if size is None:
+            raise RefusedError("a recording does not say its batch size; record it with one")
+        if size in found:
+            raise RefusedError(f"two recordings have {size} samples per step; give other sizes")
+        found[size] = graph
+    return dict(sorted(found.items()))
+
+
+def _step(
+    recorded: dict[int, Graph], size: int, calibration: Calibration | None
+) -> tuple[float, float]:
+    """Return the step in ns with *size* samples, and its standard deviation as a share.
+
+    Pairs that validate the what-if doubled the batch: what is unknown adds up over doublings.
+    """
+    if size in recorded:
+        measured = measured_step(recorded[size])
+        low, high = step_interval(measured.samples_ns)
+        return float(measured.step_ns), float(np.hypot((high - low) / 2 / Z, RECORDING_DOUBT))
+    for below, above in pairwise(recorded):
+        if below < size < above:
+            return between(recorded[below], recorded[above], size), BETWEEN_DOUBT
+    nearest = min(recorded, key=lambda known: abs(np.log(known / size)))
+    found = predict(recorded[nearest], parse_scenario([f"batch_size(n={size})"]), calibration)
+    low, high = found.interval_ns
+    doublings = max(abs(float(np.log2(nearest / size))), 1.0)
+    return found.predicted_ns, doublings * (high - low) / 2 / Z / found.predicted_ns
+
+
+def between(small: Graph, large: Graph, size: int) -> float:
+    """Return the step in ns with *size* samples, between two recordings of the same job.
+
+    The work of each operator is a line through its two recorded times; where it has no
+    counterpart, the what-if ``batch_size`` says how it grows. Both ends are met exactly.
+    """
+    least, most = (graph.meta.batch_size or 0 for graph in (small, large))
+    at = (size - least) / (most - least)
+    steps = [replay(_grown(small, large, share)).step_ns for share in (0.0, at, 1.0)]
+    first, last = (measured_step(graph).step_ns for graph in (small, large))
+    correction = (1 - at) * first / steps[0] + at * last / steps[2]
+    return float(steps[1] * correction)
+
+
+def _grown(small: Graph, large: Graph, at: float) -> Graph:
+    """Return *small* with its work a share *at* of the way to that of *large*."""
+    if at == 0:
+        return small
+    least, most = (graph.meta.batch_size or 0 for graph in (small, large))
+    by_rule = batch_size(small, n=most)
+    growth = _growth(small, large, by_rule.tasks["work_ns"].to_numpy())
+    everywhere = np.ones(len(growth), bool)
+    scaled = scale(small, everywhere, 1 + at * (growth - 1), cost="measured")
+    own = small.edges["kind"].isin(OWN_TIME).to_numpy()
+    lags = [_lag(graph) for graph in (small, large)]
+    scaled = scale_lags(scaled, own, 1 + at * (lags[1] / lags[0] - 1)) if lags[0] else scaled
+    return replace(scaled, meta=replace(small.meta, batch_size=round(least + at * (most - least))))
+
+
+def _growth(small: Graph, large: Graph, by_rule: npt.NDArray[np.int64]) -> Floats:
+    """Return how each task of *small* grows up to *large*: by its counterpart, else by the rule."""
+    means = [_work_of_operators(graph) for graph in (small, large)]
+    ratio = (means[1] / means[0].where(means[0] > 0)).rename("ratio")
+    found = _keys(small).join(ratio, on=list(ratio.index.names))["ratio"].to_numpy()
+    work = small.tasks["work_ns"].to_numpy()
+    rule = np.where(work > 0, by_rule / np.maximum(work, 1), 1.0)
+    return np.where(np.isfinite(found), found, rule)
+
+
+def _keys(graph: Graph) -> pd.DataFrame:
+    """Return what a task is: its name, phase and how many like it came before it in its step."""
+    tasks = graph.tasks
+    key = pd.DataFrame(
+        {name: tasks[name].astype(str) for name in ("name", "phase")} | {"step": tasks["step"]}
+    )
+    key["nth"] = key.groupby(["step", "name", "phase"], sort=False).cumcount()
+    return key
+
+
+def _work_of_operators(graph: Graph) -> pd.Series:
+    """Return the mean work over the steps, by what a task is."""
+    keys = _keys(graph).assign(work=graph.tasks["work_ns"].to_numpy())
+    return keys.groupby(["name", "phase", "nth"])["work"].mean()
+
+
+def _lag(graph: Graph) -> float:
+    """Return the untraced host time of a step."""
+    own = graph.edges["kind"].isin(OWN_TIME)
+    return float(graph.edges["lag_ns"][own].sum()) / graph.steps

@@ -1,0 +1,1 @@
+"""Speeds, prices and a deadline in, how many machines of which kind out."""

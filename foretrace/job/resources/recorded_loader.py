@@ -1,0 +1,156 @@
+"""What `job resources` needs to know of a job and a machine: from its file, else a recording.
+
+Also the replay's answers beside the closed form's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from foretrace.analysis.prediction import measured_step, predict
+from foretrace.errors import RefusedError, TransformError
+from foretrace.job.resources.grid import Job, Machine
+from foretrace.job.resources.throughput import Storage, pace
+from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.edit.select import has_device
+from foretrace.transforms.host.dataloader import HANDOVER_CPU_NS, HANDOVER_NS
+from foretrace.transforms.scenario import parse_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from foretrace.analysis.prediction import Measured
+    from foretrace.graph.model import Graph
+    from foretrace.job.resources.file import Resources
+
+
+class Replayed(NamedTuple):
+    """A step in ms with so many workers, by the closed form and by the replay, where it applies."""
+
+    workers: int
+    form_ms: float
+    replay_ms: float | None
+
+
+def job_of(given: Resources, graph: Graph | None) -> Job:
+    """Return the job: what the file says, and from the recording what it leaves out.
+
+    Raises
+    ------
+    RefusedError
+        Neither says a value.
+    """
+    known = {} if graph is None else _recorded(graph)
+    job = given.job
+    return Job(
+        compute=_seconds(_stated("compute_ms", job.compute_ms, known)),
+        prepare=_seconds(_stated("prepare_ms", job.prepare_ms, known)),
+        hand_over=_stated("hand_over_ms", job.hand_over_ms, {"hand_over_ms": 0.0} | known) / 1e3,
+        threads=known.get("threads", 1.0) if job.threads is None else job.threads,
+        batch_size=_stated("batch_size", job.batch_size, known),
+        samples=job.samples,
+        dataset_gb=job.dataset_gb,
+        measured={(m.cores, m.workers): m.step_ms / 1e3 for m in given.measured},
+    )
+
+
+def _recorded(graph: Graph) -> dict[str, Any]:
+    """Return what a recording says about the parts of a step; times in ms."""
+    meta = graph.meta
+    loader, machine = meta.loader or {}, meta.machine or {}
+    hand_over = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
+    found = {
+        "batch_size": meta.batch_size,
+        "threads": machine.get("threads"),
+        "hand_over_ms": hand_over / 1e6,
+    }
+    if loader.get("load_ns"):
+        found["prepare_ms"] = loader["load_ns"] * _busy(loader) / 1e6
+        loading = 0.0 if loader.get("workers") else _own_loading_ns(graph)
+        found["compute_ms"] = _without(measured_step(graph), loading)
+    return {name: value for name, value in found.items() if value}
+
+
+def _without(measured: Measured, loading_ns: float) -> list[float]:
+    """Return the recorded steps in ms less *loading_ns*; their mean is that of the measurement."""
+    rest = max(measured.step_ns - loading_ns, 1.0)
+    samples = np.asarray(measured.samples_ns, float)
+    return (rest * samples / samples.mean() / 1e6).tolist()
+
+
+def _busy(loader: dict[str, Any]) -> float:
+    """Return the share of loading a batch in which the processor works."""
+    return 1.0 if loader.get("cpu_share") is None else float(loader["cpu_share"])
+
+
+def _own_loading_ns(graph: Graph) -> float:
+    """Return what the training process itself spends on loading, per step."""
+    tasks = graph.tasks
+    own = is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host")
+    return float(tasks["work_ns"].to_numpy()[own].sum()) / graph.steps
+
+
+def _stated(name: str, given: Any, known: dict[str, Any]) -> Any:
+    found = known.get(name) if given is None else given
+    if found is None:
+        raise RefusedError(
+            f"[job] {name} is not known; give it, or a recording of the job with its loader"
+        )
+    return found
+
+
+def _seconds(times_ms: float | list[float]) -> tuple[float, ...]:
+    times = times_ms if isinstance(times_ms, list) else [times_ms]
+    return tuple(ms / 1e3 for ms in times)
+
+
+def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine:
+    """Return the machine; where *probe*, its effective cores are measured here and now.
+
+    Raises
+    ------
+    RefusedError
+        There are more effective cores than cores.
+    """
+    machine = given.machine
+    recorded = ((None if graph is None else graph.meta.machine) or {}).get("cores")
+    cores = machine.cores or recorded or max(given.grid.cores)
+    effective = machine.effective_cores or float(cores)
+    if probe:
+        from foretrace.tracer.recording.effective_cores import effective_cores
+
+        effective = effective_cores(cores)
+    if effective > cores and not probe:
+        raise RefusedError(f"[machine] effective_cores = {effective:g} of {cores} cores")
+    disk = machine.disk_mbps * 1e6
+    reader = disk if machine.stream_mbps is None else machine.stream_mbps * 1e6
+    return Machine(int(cores), effective, Storage(disk, reader), machine.memory_gbps)
+
+
+def replayed(graph: Graph, job: Job, workers: Iterable[int]) -> list[Replayed]:
+    """Return the step with so many workers that load as recorded, by both ways.
+
+    The recorded waiting of a load keeps a worker from its next one, and nobody else. The replay
+    is that of the recorded machine after ``dataloader(workers=...)``.
+    """
+    loader, machine = graph.meta.loader or {}, graph.meta.machine or {}
+    waiting = (loader.get("load_ns") or 0.0) / 1e9 * (1 - _busy(loader))
+    means = job.step(sum(job.compute) / len(job.compute), sum(job.prepare) / len(job.prepare))
+    reader = means.batch_bytes / waiting if waiting else math.inf
+    cores = float(machine.get("cores") or 1)
+    found = []
+    for count in sorted(workers):
+        form = pace(means, Storage(math.inf, reader), workers=count, hits=0.0, cores=cores)
+        found.append(Replayed(count, form.seconds * 1e3, _replayed_ms(graph, count)))
+    return found
+
+
+def _replayed_ms(graph: Graph, workers: int) -> float | None:
+    scenario = parse_scenario([f"dataloader(workers={workers})"])
+    try:
+        return predict(graph, scenario).predicted_ns / 1e6
+    except TransformError:
+        return None

@@ -1,0 +1,1 @@
+"""Step times in, the time of all steps out."""

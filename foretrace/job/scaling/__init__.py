@@ -1,0 +1,1 @@
+"""Measured speeds over workers and batch sizes in, the speed elsewhere out."""

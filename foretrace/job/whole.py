@@ -1,0 +1,197 @@
+"""The whole job: how many steps, how long each, how long all, at what cost; before and after.
+
+In: a recording, a prediction from it, and a file that says what the job is (`Plan`). Out: answers.
+What cannot be answered stands among the warnings with its reason, and what rests on it is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import msgspec
+
+from foretrace.errors import RefusedError
+from foretrace.job.answer import UNVALIDATED, exactly
+from foretrace.job.convergence.forecast import steps_to_loss
+from foretrace.job.convergence.log import losses_of_steps
+from foretrace.job.prices import check_price
+from foretrace.job.report import JobReport, Table
+from foretrace.job.runtime.recorded_steps import change_of, logged_steps, recorded_steps, total_of
+from foretrace.job.runtime.report import Asked, find
+from foretrace.util.toml_file import read_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from foretrace.analysis.prediction import Prediction
+    from foretrace.graph.model import Graph
+    from foretrace.job.answer import Answer
+    from foretrace.job.report import Cell
+    from foretrace.job.runtime.forecast import Runtime
+
+T = TypeVar("T")
+HOUR = 3600.0
+Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+UNKNOWN = 1e9
+"""Steps of a job of unknown length: many."""
+BATCH = "a sample teaches as much in a batch of another size: as many samples reach the loss"
+
+
+class Rent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machines of one kind: how many after the change, how many before it, and what one costs."""
+
+    name: str
+    price_per_hour: float
+    count: Count = 1
+    before: Annotated[int, msgspec.Meta(ge=0, le=10**15)] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no price."""
+        check_price(self.name, self.price_per_hour)
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job is: ``steps``, or the loss at which it ends and the ``losses`` so far.
+
+    Steps are those of the recorded batch. ``next_change`` is the step at which the learning rate
+    changes next, ``inf`` for never. ``samples`` are what its steps took, from the first one
+    on, ``column`` the column of them; without, those of the recording stand for all. ``rent`` lists
+    the machines.
+    """
+
+    steps: Count | None = None
+    losses: str | None = None
+    target: float | None = None
+    next_change: float | None = None
+    samples: str | None = None
+    column: str | None = None
+    currency: str = "USD"
+    rent: list[Rent] = []
+
+    def __post_init__(self) -> None:
+        """Refuse a job whose length is not said, or said twice."""
+        if (self.steps is None) == (self.losses is None):
+            raise ValueError("say how long the job is: give one of steps and losses")
+        if (self.losses is None) != (self.target is None):
+            raise ValueError("losses and target belong together: the losses so far, and the last")
+        if self.target is not None and not math.isfinite(self.target):
+            raise ValueError(f"target = {self.target} is no loss")
+        if self.next_change is not None and not self.next_change > 0:
+            raise ValueError(f"next_change = {self.next_change} is no step to come")
+
+
+def read_plan(path: Path) -> Plan:
+    """Read what a job is; files that it names lie beside it.
+
+    Raises
+    ------
+    RefusedError
+        It is no TOML, has an unknown key, does not say how long the job is, or has no price.
+    """
+    found = read_toml(path, Plan)
+    beside = {
+        name: str(path.parent / name_of)
+        for name in ("losses", "samples")
+        if (name_of := getattr(found, name)) is not None
+    }
+    for name, place in beside.items():
+        if not Path(place).is_file():
+            raise RefusedError(f"{path}: {name}: there is no file {place}")
+    return msgspec.structs.replace(found, **beside)
+
+
+def whole_job(graph: Graph, change: Prediction, plan: Plan) -> JobReport:
+    """Return the answers about the job that *graph* shows, before and after the *change*.
+
+    Answers are named ``step``, ``steps``, ``job`` and ``cost``, and the same with `` after``.
+    """
+    warnings: list[str] = []
+    steps = _unless_refused(lambda: _steps(plan, warnings), warnings)
+    count = UNKNOWN if steps is None else steps.value
+    found = _unless_refused(lambda: _runtime(graph, plan, count, warnings), warnings)
+    answers = found and _unless_refused(lambda: _sides(found, steps, change, plan), warnings)
+    return JobReport(
+        _title(change, plan),
+        answers or {},
+        tables=(_rented(plan),) if plan.rent else (),
+        assumptions=((BATCH,) if change.samples != 1 else ()) + change.assumptions,
+        warnings=(*warnings, *change.warnings),
+    )
+
+
+def _title(change: Prediction, plan: Plan) -> str:
+    job = f"{plan.steps:,} steps" if plan.steps else f"training to a loss of {plan.target:g}"
+    return f"The whole job: {job}" + (f", {' + '.join(change.scenario)}" if change.scenario else "")
+
+
+def _steps(plan: Plan, warnings: list[str]) -> Answer:
+    """Return the steps of the recorded batch, given or forecast from the losses so far."""
+    if plan.losses is None or plan.target is None:
+        return exactly(plan.steps or 0, "steps")
+    found = steps_to_loss(
+        losses_of_steps(Path(plan.losses)), plan.target, next_change=plan.next_change
+    )
+    warnings += found.warnings
+    return found.answer
+
+
+def _unless_refused(answer: Callable[[], T], warnings: list[str]) -> T | None:
+    """Return an answer; why there is none goes to *warnings*."""
+    try:
+        return answer()
+    except RefusedError as error:
+        warnings.append(f"not answered: {error}")
+        return None
+
+
+def _runtime(graph: Graph, plan: Plan, steps: float, warnings: list[str]) -> Runtime:
+    """Return the time of the unchanged job; what its samples lack goes to *warnings*."""
+    known = recorded_steps(graph)
+    if plan.samples is not None:
+        known = logged_steps(Path(plan.samples), plan.column)
+    warnings += known.warnings
+    return find(known, Asked(steps, known.skip))
+
+
+def _sides(
+    found: Runtime, steps: Answer | None, change: Prediction, plan: Plan
+) -> dict[str, Answer]:
+    """Return the answers before the change, and those after it if there is one."""
+    before = {"step": found.step}
+    after = {"step": found.step.times(change_of(change), "s")}
+    if steps is not None:
+        before |= {"steps": steps, "job": _total(found, found.step, steps)}
+        fewer = _seen(steps, change.samples)
+        after |= {"steps": fewer, "job": total_of(found, after["step"], fewer)}
+    if steps is not None and plan.rent:
+        before["cost"] = _cost(before["job"], plan, [each.before for each in plan.rent])
+        after["cost"] = _cost(after["job"], plan, [each.count for each in plan.rent])
+    return before | ({f"{name} after": a for name, a in after.items()} if change.scenario else {})
+
+
+def _total(found: Runtime, step: Answer, steps: Answer) -> Answer:
+    """Return the time of the unchanged job, part of which was measured."""
+    return found.total if steps.low == steps.high else total_of(found, step, steps)
+
+
+def _seen(steps: Answer, samples: float) -> Answer:
+    """Return in how many steps of *samples* times as many samples as many are seen."""
+    fewer = steps.scaled(1 / samples, "steps")
+    return fewer if samples == 1 else replace(fewer, status=UNVALIDATED)
+
+
+def _cost(job: Answer, plan: Plan, counts: Sequence[int]) -> Answer:
+    prices = (each.price_per_hour for each in plan.rent)
+    per_hour = sum(count * price for count, price in zip(counts, prices, strict=True))
+    return job.scaled(per_hour / HOUR, plan.currency)
+
+
+def _rented(plan: Plan) -> Table:
+    columns = ("machine", "before", "after", f"{plan.currency} per hour")
+    rows: list[list[Cell]] = [
+        [each.name, each.before, each.count, each.price_per_hour] for each in plan.rent
+    ]
+    return Table("Machines", columns, rows)

@@ -1,0 +1,151 @@
+"""A job and a scenario in, everything that a page shows of them out, as one JSON object.
+
+`view` is what changes with the scenario; `outlook` is about the job as it is and takes longer.
+Times are ms of a step unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import foretrace.report.advice  # noqa: F401  # registers the JSON forms of its reports
+from foretrace.analysis.advise import advise
+from foretrace.analysis.explain import explained, path_causes
+from foretrace.analysis.prediction import LEVEL, has_device
+from foretrace.analysis.sensitivity import sensitivity
+from foretrace.analysis.validated_errors import changes_made, load_table, row_of
+from foretrace.graph.views import lane_names
+from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
+from foretrace.replaying.replay import replay
+from foretrace.report.forms import keys
+from foretrace.report.number_format import NS_PER_MS, ms, percent, short
+from foretrace.transforms.scenario import apply
+
+if TYPE_CHECKING:
+    from foretrace.analysis.prediction import Baseline
+    from foretrace.graph.model import Graph
+    from foretrace.replaying.timeline import Timeline
+    from foretrace.transforms.scenario import Scenario
+
+MOST_PARTS = 40
+"""Parts of a breakdown; the rest is summed up in one row."""
+MOST_SEGMENTS = 15
+"""Rows of the table of what the critical path consists of."""
+
+
+def view(known: Baseline, scenario: Scenario) -> dict[str, Any]:
+    """Return the prediction of *scenario*, its reasons, and both timelines.
+
+    Raises
+    ------
+    TransformError
+        As `foretrace.analysis.prediction.predict` does.
+    """
+    before = known.timeline
+    after = replay(apply(known.graph, scenario), like=before) if scenario else before
+    why = explained(known, scenario, after)
+    parts = keys(why)
+    shown = {"before": before, "after": after} if scenario else {"as recorded": before}
+    return {
+        **keys(why.prediction),
+        "job": _job(known.graph),
+        "bound_step_ms": parts["bound_step_ms"],
+        "work_saved_ms": parts["work_saved_ms"],
+        "work_added_ms": parts["work_added_ms"],
+        "limiting_lanes": parts["limiting_lanes"],
+        "pace": parts["pace"],
+        "parts": {by: _largest(parts[f"{by}s"]) for by in ("cause", "phase", "module")},
+        "limits": {label: _in_ms(path_causes(each)) for label, each in shown.items()},
+        "path": {label: _segments(each) for label, each in shown.items()},
+        "timelines": [timeline_data(each, label) for label, each in shown.items()],
+        "sorts": list(SORTS),
+        "replay_error_pct": percent(before.step_ns / known.measured.step_ns - 1),
+        "measured_steps_ms": [ms(ns) for ns in known.measured.samples_ns],
+        "level_pct": percent(LEVEL),
+        "evidence": _evidence(scenario, after.graph, why.prediction.setting),
+    }
+
+
+def outlook(graph: Graph) -> dict[str, Any]:
+    """Return what to try next, and what each part of the job is worth.
+
+    Raises
+    ------
+    TransformError
+        The recorded step has no work.
+    """
+    return {"advice": keys(advise(graph)), "sensitivity": keys(sensitivity(graph))}
+
+
+def _job(graph: Graph) -> dict[str, Any]:
+    meta = graph.meta
+    return {
+        "source": meta.source,
+        "format": meta.format,
+        "devices": list(dict.fromkeys(device.name for device in meta.devices)),
+        "processor": (meta.machine or {}).get("cpu"),
+        "ranks": len(meta.ranks),
+        "framework": meta.framework,
+        "batch_size": meta.batch_size,
+        "steps": graph.steps,
+        "tasks": len(graph.tasks),
+    }
+
+
+def _largest(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts with the most work or path first; the smallest in one row."""
+    ordered = sorted(parts, key=lambda part: -max(*part["work_ms"], *part["path_ms"]))
+    rest = ordered[MOST_PARTS:]
+    if not rest:
+        return ordered
+    summed: dict[str, Any] = {"part": f"{len(rest)} more"}
+    for column in ("work_ms", "path_ms"):
+        summed[column] = [round(sum(part[column][at] for part in rest), 6) for at in (0, 1)]
+    return [*ordered[:MOST_PARTS], summed]
+
+
+def _in_ms(times: dict[str, float]) -> dict[str, float]:
+    return {name: round(ns / NS_PER_MS, 6) for name, ns in times.items()}
+
+
+def _segments(timeline: Timeline) -> list[dict[str, Any]]:
+    """Return the tasks that take most of the critical path, by name, lane and reason."""
+    path, graph = timeline.critical_path, timeline.graph
+    names = graph.tasks["name"].to_numpy(object)[path["task"].to_numpy()]
+    lanes = lane_names(graph)[path["lane"].to_numpy()]
+    length = path["to_ns"] - path["from_ns"]
+    by = [names, lanes, path["why"].astype(object)]
+    found = length.groupby(by, sort=True).agg(["sum", "count"])
+    found = found.sort_values("sum", ascending=False, kind="stable")
+    per_step = NS_PER_MS * graph.steps * timeline.steady.cycle
+    return [
+        {
+            "name": short(str(name), NAME_WIDTH),
+            "lane": str(lane),
+            "why": str(why),
+            "ms": round(float(row["sum"]) / per_step, 6),
+            "count": int(row["count"]),
+        }
+        for (name, lane, why), row in found.head(MOST_SEGMENTS).iterrows()
+    ]
+
+
+def _evidence(scenario: Scenario, changed: Graph, where: str) -> list[dict[str, Any]]:
+    """Return for each what-if how many measured pairs tested it, and how far off it was."""
+    hardware = "gpu" if has_device(changed) else "cpu"
+    table = load_table()[hardware]
+    rows = []
+    for name, source in changes_made(scenario, changed):
+        own = name in table.get(source, {})
+        found = row_of(name, source, table, where) or {}
+        rows.append(
+            {
+                "transform": name,
+                "hardware": hardware,
+                "source": source if own else "rule",
+                "pairs": found.get("pairs", 0),
+                "median_pct": percent(found["median"]) if found else None,
+                "p90_pct": percent(found["p90"]) if found else None,
+            }
+        )
+    return rows

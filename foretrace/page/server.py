@@ -1,0 +1,241 @@
+"""The page live on this machine: what-ifs asked by a browser, predictions answered at once.
+
+Only the traces given are read. The server listens on the loopback address and answers nobody who
+calls it by another name or from another site's page; a what-if that would read a file, or run
+code of the user's own, is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+from foretrace.analysis.prediction import baseline
+from foretrace.errors import ForetraceError, TransformError
+from foretrace.page.data import outlook, view
+from foretrace.page.html import as_json, page
+from foretrace.transforms.scenario import describe, parse_scenario
+from foretrace.util.import_target import first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from foretrace.analysis.prediction import Baseline
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.scenario import Scenario
+
+ADDRESS = "127.0.0.1"
+NAMES = ("127.0.0.1", "localhost")
+HTTP = 80
+"""Browsers leave this port out."""
+MOST_WHATIFS = 16
+LONGEST_PATH = 8_192
+"""Characters of a request's path and query; what-ifs are short."""
+_WHATIF = re.compile(r"\s*[A-Za-z_]\w*\s*(\(.*\)\s*)?", re.DOTALL)
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trace to ask about."""
+
+    name: str
+    graph: Graph
+
+    @cached_property
+    def known(self) -> Baseline:
+        """Its replay without any change."""
+        return baseline(self.graph)
+
+    @cached_property
+    def outlook(self) -> dict[str, Any]:
+        """What to try next."""
+        return outlook(self.graph)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, type and content of a response."""
+
+    status: int
+    kind: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Site:
+    """What can be asked about *jobs*: predictions one at a time, and beside them one outlook."""
+
+    jobs: Sequence[Job]
+    version: str
+    quick: Lock = field(default_factory=Lock)
+    slow: Lock = field(default_factory=Lock)
+
+    def answer(self, target: str) -> Answer:
+        """Answer a request for *target*: ``/``, ``/api/view`` or ``/api/outlook``."""
+        path, query = _asked_for(target)
+        try:
+            if path == "/":
+                return self._page()
+            if path == "/api/view":
+                return self._view(self._job(query), query.get("whatif", ()))
+            if path == "/api/outlook":
+                with self.slow:
+                    return _json(200, self._job(query).outlook)
+        except ForetraceError as error:
+            return _refused(200, str(error))  # an answer too: why it cannot be predicted
+        except Exception as error:  # noqa: BLE001  # the last line of defence
+            return _refused(500, f"internal error, {type(error).__name__}: {first_line(error)}")
+        return _refused(404, "there is no such page")
+
+    def _job(self, query: Mapping[str, Sequence[str]]) -> Job:
+        text = query.get("trace", ["0"])[0]
+        jobs = {str(number): job for number, job in enumerate(self.jobs)}
+        if text not in jobs:
+            raise TransformError(f"there is no trace number {text!r}: {len(jobs)} were given")
+        return jobs[text]
+
+    def _view(self, job: Job, texts: Sequence[str]) -> Answer:
+        scenario = asked(texts)
+        with self.quick:
+            return _json(200, view(job.known, scenario))
+
+    def _page(self) -> Answer:
+        live = {"traces": [job.name for job in self.jobs], "transforms": describe()}
+        with self.quick:
+            data = {**view(self.jobs[0].known, ()), "version": self.version, "live": live}
+        return Answer(200, "text/html; charset=utf-8", page(data, "This page needs scripts."))
+
+
+def _asked_for(target: str) -> tuple[str, dict[str, list[str]]]:
+    """Return the path and the query of a request; of what is no address, none.
+
+    >>> _asked_for("/api/view?trace=1"), _asked_for("//[")
+    (('/api/view', {'trace': ['1']}), ('', {}))
+    """
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return "", {}
+    return parts.path, parse_qs(parts.query, keep_blank_values=True)
+
+
+def asked(texts: Sequence[str]) -> Scenario:
+    """Return the scenario that *texts* ask for.
+
+    Raises
+    ------
+    TransformError
+        There are too many, one is wrong, or it names a file: of a scenario, a cluster, or code.
+    """
+    if len(texts) > MOST_WHATIFS:
+        raise TransformError(f"{len(texts)} what-ifs are too many here; ask at most {MOST_WHATIFS}")
+    for text in texts:
+        if not _WHATIF.fullmatch(text):
+            raise TransformError(f"cannot read the what-if {text!r}; files are not read here")
+    scenario = parse_scenario(texts)
+    for what_if in scenario:
+        for name, value in what_if.parameters.items():
+            if any(_names_file(each) for each in _texts(value)):
+                raise TransformError(f"{what_if.name}: {name} names a file; it is not read here")
+    return scenario
+
+
+def _texts(value: object) -> Iterable[str]:
+    """Yield every text within a literal."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts((*value, *value.values()))
+    elif isinstance(value, tuple | list | set):
+        for each in value:
+            yield from _texts(each)
+
+
+def _names_file(text: str) -> bool:
+    """Tell whether *text* would be opened as a file, see `foretrace.transforms.cluster.file`."""
+    try:
+        return Path(text).suffix == ".toml" or Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def server(site: Site, port: int) -> ThreadingHTTPServer:
+    """Return a server of *site* on *port* of this machine alone; 0 takes a free one."""
+    return _Server(site, port)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, site: Site, port: int) -> None:
+        self.site = site
+        try:
+            super().__init__((ADDRESS, port), _Handler)
+        except OSError as error:
+            reason = f"port {port}: {error.strerror}; give another --port, or 0 for any"
+            raise ForetraceError(reason) from None
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a browser that leaves early is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "foretrace"
+    sys_version = ""
+    timeout = 60  # seconds until an idle connection is closed
+    server: _Server
+
+    def do_GET(self) -> None:
+        """Answer, or say why not."""
+        names = ("Host", "Origin", "Sec-Fetch-Site")
+        reason = refusal(self.server.server_port, *(self.headers.get(name) for name in names))
+        if reason is None and len(self.path) > LONGEST_PATH:
+            reason = "the request is too long"
+        found = self.server.site.answer(self.path) if reason is None else _refused(403, reason)
+        self.send_response(found.status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", found.kind)
+        self.send_header("Content-Length", str(len(found.content)))
+        self.end_headers()
+        self.wfile.write(found.content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Log nothing."""
+
+
+def refusal(port: int, host: str | None, origin: str | None, fetch: str | None) -> str | None:
+    """Say why a request with these headers is not answered; ``None`` if it is.
+
+    A *host* other than this machine means that somebody else's name leads here; another *origin*,
+    or a *fetch* (Sec-Fetch-Site) from elsewhere, that somebody else's page asks.
+    """
+    hosts = {f"{name}:{port}" for name in NAMES} | (set(NAMES) if port == HTTP else set())
+    if host not in hosts:
+        return "this server answers to localhost alone"
+    is_own = origin is None or origin in {f"http://{each}" for each in hosts}
+    if not is_own or fetch not in {None, "none", "same-origin"}:
+        return "another site's page may not ask here"
+    return None
+
+
+def _json(status: int, data: Mapping[str, Any]) -> Answer:
+    return Answer(status, "application/json", as_json(data).encode())
+
+
+def _refused(status: int, reason: str) -> Answer:
+    return _json(status, {"error": " ".join(reason.split())})

@@ -1,0 +1,287 @@
+"""Text and JSON of advice, explanations and sensitivities; importing this registers them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from foretrace.analysis.advise import Advisory
+from foretrace.analysis.explain import Explanation
+from foretrace.analysis.sensitivity import Sensitivity
+from foretrace.report.forms import blocks, gain, keys
+from foretrace.report.number_format import duration, ms, number, places, short
+from foretrace.report.text_layout import (
+    ASIDE,
+    CAUTION,
+    NO_GAIN,
+    Blocks,
+    aside,
+    facts,
+    heading,
+    measured,
+    moved,
+    notes,
+    table,
+    text,
+    times,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from foretrace.analysis.advise import Advice
+    from foretrace.analysis.explain import Shift
+
+SHOWN_PARTS = 8
+SHOWN_CURVES = 24
+LEAST_SHARE = 0.05
+"""A cause with less of a step is not named as what limits it."""
+
+
+@keys.register(Advisory)
+def _advisory_keys(report: Advisory) -> dict[str, Any]:
+    return {
+        "measured_step_ms": ms(report.measured.step_ns),
+        "measured_by": report.measured.source,
+        "limits": _shares(report.limits),
+        "advice": [_advice_keys(each) for each in report.single],
+        "combinations": [_advice_keys(each) for each in report.combined],
+        "inapplicable": [{"scenario": text, "reason": why} for text, why in report.inapplicable],
+        "warnings": list(report.warnings),
+    }
+
+
+def _advice_keys(advice: Advice) -> dict[str, Any]:
+    return {
+        **keys(advice.prediction),
+        "throughput_gain": round(advice.gain, 6),
+        "saves": advice.saves,
+        "limits": _shares(advice.limits),
+    }
+
+
+@blocks.register(Advisory)
+def _advisory_blocks(report: Advisory) -> Blocks:
+    decimals = places(report.measured.step_ns)
+    faster = [each for each in report.single if each.gain >= 1 + NO_GAIN]
+    rest = [each for each in report.single if each.gain < 1 + NO_GAIN]
+    assumed = [note for each in report.single for note in each.prediction.assumptions]
+    return [
+        heading("What to try, best first"),
+        facts(
+            measured(report.measured, decimals),
+            ("limited by", "", _limits(report.limits)),
+        ),
+        *_advice("faster", faster, decimals),
+        *_advice("together (replayed)", report.combined, decimals),
+        *_advice("no gain in speed", rest, decimals),
+        *([text(""), heading("Does not apply")] if report.inapplicable else []),
+        table("ll", report.inapplicable),
+        *_tested([*report.single, *report.combined]),
+        *notes("Assumes", dict.fromkeys(assumed)),
+        *notes("Warnings", report.warnings, CAUTION),
+    ]
+
+
+def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
+    """Return a table with a row for each advice, its own warnings beside it."""
+    if not advice:
+        return []
+    rows = []
+    for each in advice:
+        found = each.prediction
+        star = "*" if found.status == "validated" else " "
+        low, high = (number(ns, decimals) for ns in found.interval_ns)
+        rows.append(
+            (
+                " + ".join(found.scenario),
+                times(each.gain),
+                f"{number(found.predicted_ns, decimals)}{star}",
+                f"{low} … {high}",
+                _remarks(each),
+            )
+        )
+    heads = (title, "samples/s", "step, ms", "90 % interval", "then limited by")
+    return [text(""), table("lrrrl", rows, heads)]
+
+
+def _remarks(advice: Advice) -> Text:
+    """Return what limits a job then, and what else there is to know before it is tried."""
+    said = text(_limits(advice.limits))
+    if advice.saves == "memory":
+        said.append("; needs less memory")
+    for note in advice.prediction.warnings:
+        if "does not fit" in note:
+            said.append_text(text(f"; {note}", CAUTION))
+    return said
+
+
+def _tested(advice: Sequence[Advice]) -> Blocks:
+    """Say which of the predictions have been compared with measurements."""
+    if not advice:
+        return []
+    some = any(each.prediction.status == "validated" for each in advice)
+    compared = "* compared with measured pairs; the others are unvalidated"
+    return [text(""), text(compared if some else "All of these are unvalidated", ASIDE)]
+
+
+def _limits(limits: dict[str, float], most: int = 3) -> str:
+    """Return the largest causes with their share of a step."""
+    shares = [item for item in _shares(limits).items() if item[1] >= LEAST_SHARE][:most]
+    return ", ".join(f"{cause} {share:.0%}" for cause, share in shares) or "nothing in particular"
+
+
+def _shares(limits: dict[str, float]) -> dict[str, float]:
+    total = sum(limits.values()) or 1.0
+    return {cause: round(ns / total, 4) for cause, ns in limits.items()}
+
+
+@keys.register(Explanation)
+def _explanation_keys(report: Explanation) -> dict[str, Any]:
+    return {
+        **keys(report.prediction),
+        "bound_step_ms": ms(_scaled(report, report.bound_ns)),
+        "work_saved_ms": ms(report.saved_ns),
+        "work_added_ms": ms(report.added_ns),
+        "limiting_lanes": {"before": report.limits[0], "after": report.limits[1]},
+        "pace": dict(zip(("before", "after"), report.paces, strict=True)),
+        "causes": [_shift_keys(each) for each in report.causes],
+        "phases": [_shift_keys(each) for each in report.phases],
+        "modules": [_shift_keys(each) for each in report.modules],
+    }
+
+
+def _shift_keys(shift: Shift) -> dict[str, Any]:
+    return {
+        "part": shift.part,
+        "work_ms": [ms(ns) for ns in shift.work_ns],
+        "path_ms": [ms(ns) for ns in shift.path_ns],
+    }
+
+
+@blocks.register(Explanation)
+def _explanation_blocks(report: Explanation) -> Blocks:
+    found = report.prediction
+    decimals = places(found.measured.step_ns)
+    return [
+        heading(f"Why {' + '.join(found.scenario)} gains what it gains"),
+        facts(
+            measured(found.measured, decimals),
+            ("predicted", duration(found.predicted_ns, decimals), gain(found)),
+            (
+                "at best",
+                duration(_scaled(report, report.bound_ns), decimals),
+                "if all changed and added work cost nothing",
+            ),
+            ("work gone", duration(report.saved_ns, decimals), "of a step, on all lanes together"),
+            ("work added", duration(report.added_ns, decimals), ""),
+            ("step gained", duration(_gained(found), decimals), "of the replayed step"),
+            ("pace set by", "", _pace(*report.limits)),
+            *_ranks(*report.paces),
+        ),
+        aside(_verdict(report), ""),
+        *(
+            _shift_table(title, shifts, decimals)
+            for title, shifts in (
+                ("cause", report.causes),
+                ("phase", report.phases),
+                ("module", report.modules),
+            )
+        ),
+        aside("work: of calls and kernels; on path: also the time between them"),
+        *notes("Assumes", found.assumptions),
+        *notes("Warnings", found.warnings, CAUTION),
+    ]
+
+
+def _gained(found: Any) -> float:
+    return found.replayed_before_ns - found.replayed_after_ns
+
+
+def _ranks(before: str | None, after: str | None) -> list[tuple[str, str, str]]:
+    """Say which of several ranks sets the pace, before and after."""
+    said = {"before": before, "after": after}
+    return [(when, "", pace) for when, pace in said.items() if pace]
+
+
+def _pace(before: str, after: str) -> str:
+    """Say which lanes set the pace."""
+    return f"{before}, before and after" if before == after else f"{before}, then by {after}"
+
+
+def _verdict(report: Explanation) -> str:
+    """Say in a sentence where the work that went has gone."""
+    hidden = report.saved_ns - report.added_ns - _gained(report.prediction)
+    if report.saved_ns <= 0:
+        return "No work goes away: what changes is added, or only waited for."
+    off_path = max(0.0, hidden) / report.saved_ns
+    after = max(report.causes, key=lambda shift: shift.path_ns[1])
+    return (
+        f"{off_path:.0%} of the work that goes lay beside the critical path, or other work takes "
+        f"its place there; now {after.part} sets the pace."
+    )
+
+
+def _shift_table(title: str, shifts: Sequence[Shift], decimals: int) -> Any:
+    """Return the parts that differ or matter most: work and critical path, before and after."""
+    weight = sorted(shifts, key=lambda each: -max(abs(each.moved_ns), *each.path_ns))
+    chosen = set(map(id, weight[:SHOWN_PARTS]))
+    rows: list[tuple[str | Text, ...]] = [
+        (
+            short(each.part, 60),
+            *(number(ns, decimals) for ns in (*each.work_ns, *each.path_ns)),
+            moved(each.moved_ns, decimals),
+        )
+        for each in shifts
+        if id(each) in chosen
+    ]
+    heads = (f"{title}, ms per step", "work", "after", "on path", "after", "moved")
+    return table("lrrrrr", rows, heads)
+
+
+def _scaled(report: Explanation, replayed_ns: float) -> float:
+    """Return a replayed time as predictions are given: on the scale of the measured step."""
+    found = report.prediction
+    return found.measured.step_ns * replayed_ns / found.replayed_before_ns
+
+
+@keys.register(Sensitivity)
+def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
+    return {
+        "measured_step_ms": ms(report.measured.step_ns),
+        "measured_by": report.measured.source,
+        "less_time_percent": list(report.percents),
+        "parts": [
+            {
+                "of": each.of,
+                "part": each.part,
+                "work_ms": ms(each.work_ns),
+                "step_ms": [ms(ns) for ns in each.step_ns],
+            }
+            for each in report.curves
+        ],
+    }
+
+
+@blocks.register(Sensitivity)
+def _sensitivity_blocks(report: Sensitivity) -> Blocks:
+    decimals = places(report.measured.step_ns)
+    shown = report.curves[:SHOWN_CURVES]
+    hidden = len(report.curves) - len(shown)
+    rows = [
+        (
+            short(f"{each.of}: {each.part}", 60),
+            number(each.work_ns, decimals),
+            *(number(ns, decimals) for ns in each.step_ns),
+        )
+        for each in shown
+    ]
+    heads = ("part", "work, ms", *(f"-{percent:g} %" for percent in report.percents))
+    return [
+        heading("Step time if one part took less time, in ms"),
+        facts(measured(report.measured, decimals)),
+        table("l" + "r" * (len(heads) - 1), rows, heads),
+        aside("work of the host: its calls and the time between them"),
+        *([aside(f"and {hidden} more parts with less to gain")] if hidden else []),
+    ]

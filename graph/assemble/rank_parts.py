@@ -1,0 +1,144 @@
+"""What was found about one rank, and which of it is in the window.
+
+In: the results of every inference. Out: `Parts` and `Selection`, which the tables are made from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.api_calls import Waits
+    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.loaders import Chain, Loads
+    from foretrace.graph.infer.stream_events import StreamEdges
+    from foretrace.graph.infer.threads import Threads
+    from foretrace.graph.infer.window import Window
+
+    Ints = NDArray[np.int64]
+
+BUSY = 0.01
+"""Share of the window that a thread works; below it is a watchdog or the like."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything about one rank; rows are host and device tasks of the whole recording."""
+
+    events: Events
+    host: Host
+    devices: Devices
+    threads: Threads
+    waits: Waits
+    window: Window
+    markers: Ints
+    gaps: dict[tuple[str, str], int]
+    stream_lags: Ints
+    launch_lags: Ints
+    plain_latency: int
+    event_edges: StreamEdges | None
+    chains: list[Chain]
+    loads: Loads | None
+    phase: Ints
+    module: Ints
+    module_names: list[str]
+
+    @property
+    def waits_at_marker(self) -> NDArray[np.bool_]:
+        """Per load: whether its consumer is the marker at which a step begins."""
+        assert self.loads is not None
+        consumer = self.loads.consumer
+        return self.host.start_ns[consumer] == self.host.end_ns[consumer]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which host and device tasks and loads are in the window, and their row in the graph."""
+
+    host: Ints
+    device: Ints
+    load: Ints
+    host_row: Ints
+    device_row: Ints
+    load_row: Ints
+    threads: list[int]
+    first_stream: int
+    loader_lane: int
+    dropped_threads: int
+
+    @property
+    def rows(self) -> int:
+        """Number of tasks in the graph."""
+        return len(self.host) + len(self.device) + len(self.load)
+
+
+def select(parts: Parts) -> Selection:
+    """Choose the window's tasks: first those of the host, then of the device, then the loads.
+
+    Threads that neither train, nor load, nor launch have no say in the step time and are left out.
+    """
+    host, devices, window, threads = parts.host, parts.devices, parts.window, parts.threads
+    within = (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)
+    launching = np.zeros(len(host), bool)
+    launching[devices.launching] = True
+    launchers = [thread for thread, span in host.spans.items() if launching[span].any()]
+    kept = {threads.main, *threads.subordinates, *threads.loaders, *launchers}
+    inside = within & host.on(kept)
+    host_rows = np.flatnonzero(inside)
+    device_rows = _devices_of(devices, inside)
+    load_rows = np.empty(0, np.int64)
+    if parts.loads is not None:
+        load_rows = np.flatnonzero(inside[parts.loads.consumer])
+    present = [thread for thread, span in host.spans.items() if inside[span].any()]
+    present.sort(key=lambda thread: thread != threads.main)
+    first_device, first_load = len(host_rows), len(host_rows) + len(device_rows)
+    return Selection(
+        host=host_rows,
+        device=device_rows,
+        load=load_rows,
+        host_row=_numbered(len(host), host_rows, 0),
+        device_row=_numbered(len(devices), device_rows, first_device),
+        load_row=_numbered(
+            0 if parts.loads is None else len(parts.loads.consumer), load_rows, first_load
+        ),
+        threads=present,
+        first_stream=len(present),
+        loader_lane=len(present) + devices.lanes,
+        dropped_threads=_busy_threads(host, within & ~inside, window.end_ns - window.start_ns),
+    )
+
+
+def _busy_threads(host: Host, where: NDArray[np.bool_], window_ns: int) -> int:
+    """Count the threads of some tasks; those that hardly do anything are not worth a word."""
+    threads, number = np.unique(host.thread[where], return_inverse=True)
+    work = np.bincount(number, weights=(host.end_ns - host.start_ns)[where])
+    return int((work > BUSY * window_ns).sum()) if len(threads) else 0
+
+
+def _numbered(count: int, rows: Ints, first: int) -> Ints:
+    """Return for each of *count* its place among *rows*, counted from *first*; −1: not there."""
+    number = np.full(count, -1, np.int64)
+    number[rows] = first + np.arange(len(rows))
+    return number
+
+
+def _devices_of(devices: Devices, inside: NDArray[np.bool_]) -> Ints:
+    """Device tasks launched in the window; those without a launch go with their neighbours."""
+    linked = devices.launch >= 0
+    if not linked.any():
+        return np.arange(len(devices))
+    chosen = linked.copy()
+    chosen[linked] = inside[devices.launch[linked]]
+    for lane in np.unique(devices.lane[chosen]):
+        mine = np.flatnonzero(devices.lane == lane)
+        hit = np.flatnonzero(chosen[mine])
+        between = mine[hit[0] : hit[-1] + 1]
+        chosen[between] |= ~linked[between]
+    return np.flatnonzero(chosen)

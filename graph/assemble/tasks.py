@@ -1,0 +1,217 @@
+"""The task table of one rank's window.
+
+In: `Parts` and `Selection`. Out: rows for host tasks, then device tasks, then loads.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from foretrace.graph.infer.api_calls import EVENT, NONE
+from foretrace.graph.infer.device_tasks import COLLECTIVE, KERNEL
+from foretrace.graph.infer.host_tasks import SYNC_CALLS
+from foretrace.graph.model import COSTS, DEVICE_KINDS, PHASES, TASK_COLUMNS, TASK_KINDS, WAITS
+from foretrace.util.schema import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from foretrace.graph.assemble.rank_parts import Parts, Selection
+    from foretrace.tracer.trace import TraceMeta
+
+    Ints = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+MAX_THREADS_PER_SM = 2_048
+MAX_BLOCKS_PER_SM = 32
+LOCK_FREE = re.compile(
+    SYNC_CALLS.pattern + r"|Event|Query|CtxSet|IsCapturing|GetLastError|GetDevice|SetDevice"
+)
+"""Calls that the driver's lock does not stall."""
+IGNORES_LOCK, TAKES_LOCK, HOLDS_LOCK = 0, 1, 2
+BATCH = "batch"
+_DEVICE_CODES = np.array([TASK_KINDS.index(kind) for kind in DEVICE_KINDS])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """How the table is stacked: so many host tasks, then device tasks, then loads."""
+
+    host: int
+    device: int
+    load: int
+
+    def joined(self, on_host: Any, on_device: Any, on_load: Any, dtype: Any = np.int64) -> Any:
+        """Return one column; what is a single value holds for all rows of its part."""
+        first_load = self.host + self.device
+        column = np.empty(first_load + self.load, dtype)
+        column[: self.host] = on_host
+        column[self.host : first_load] = on_device
+        column[first_load:] = on_load
+        return column
+
+    def coded(
+        self, categories: Sequence[str], on_host: Any, on_device: Any, on_load: Any
+    ) -> pd.Categorical:
+        """Return one category column; the parts are codes."""
+        smallest = np.min_scalar_type(-len(categories) - 1)
+        codes = self.joined(on_host, on_device, on_load, smallest)
+        return pd.Categorical.from_codes(codes, list(categories))
+
+
+def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: Ints) -> pd.DataFrame:
+    """Build the tasks; *operator_of* is the operator row of each event (index −1: none)."""
+    host, devices, waits, events = parts.host, parts.devices, parts.waits, parts.events
+    h, d = chosen.host, chosen.device
+    event = devices.event[d]
+    rows = _Rows(len(h), len(d), len(chosen.load))
+    fill = _fill(parts, d, meta)
+
+    def inherited(values: Ints) -> Ints:
+        launch = devices.launch[d]
+        return np.where(launch >= 0, values[launch], -1) if len(values) else np.full(len(d), -1)
+
+    length = host.end_ns[h] - host.start_ns[h]
+    step = np.full(len(host), -1)
+    step[h] = np.searchsorted(parts.window.starts_ns, host.start_ns[h], side="right") - 1
+    phase = inherited(parts.phase)
+    phase[devices.kind[d] >= COLLECTIVE] = PHASES.index("communication")
+    operator = operator_of[host.operator]
+    wait = np.where(waits.wait[h] == EVENT, NONE, waits.wait[h])
+    wait_lane = np.where(waits.wait_lane[h] >= 0, chosen.first_stream + waits.wait_lane[h], -1)
+    recorded, unblocked = COSTS.index("recorded"), COSTS.index("unblocked")
+    cost = np.where(waits.work_ns[h] < length, unblocked, recorded)
+    load_kind, load_phase = TASK_KINDS.index("load"), PHASES.index("load")
+    loads = _load_times(parts, chosen)
+    lane, stream = _lane_of_thread(parts, chosen), chosen.first_stream + devices.lane[d]
+    kind, device_kind = _host_kinds(parts)[h], _DEVICE_CODES[devices.kind[d]]
+    joined, coded = rows.joined, rows.coded
+    values = {
+        "name": _names(parts, chosen),
+        "kind": coded(TASK_KINDS, kind, device_kind, load_kind),
+        "lane": joined(lane, stream, chosen.loader_lane, np.int32),
+        "start_ns": joined(host.start_ns[h], devices.start_ns[d], loads[0]),
+        "duration_ns": joined(length, devices.end_ns[d] - devices.start_ns[d], loads[1]),
+        "work_ns": joined(_own_work(parts, chosen), _exclusive(parts, d, fill), loads[2]),
+        "step": joined(step[h], inherited(step), _load_steps(parts, chosen, step), np.int32),
+        "phase": coded(PHASES, parts.phase[h], phase, load_phase),
+        "module": coded(parts.module_names, parts.module[h], inherited(parts.module), -1),
+        "operator": joined(operator[h], inherited(operator), -1, np.int32),
+        "bytes": joined(np.nan, events.column("bytes")[event], np.nan, np.float64),
+        "blocks": joined(-1, events.column("blocks")[event], -1),
+        "fill": joined(np.nan, fill, np.nan, np.float64),
+        "wait": coded(WAITS, wait, NONE, NONE),
+        "wait_lane": joined(wait_lane, -1, -1, np.int32),
+        "return_ns": joined(waits.return_ns[h], 0, 0),
+        "lock": joined(_locks(parts, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
+        "cost": coded(COSTS, cost, recorded, recorded),
+    }
+    return table(TASK_COLUMNS, values, chosen.rows)
+
+
+def _names(parts: Parts, chosen: Selection) -> pd.Categorical:
+    event = np.concatenate([parts.host.event[chosen.host], parts.devices.event[chosen.device]])
+    code = parts.events.name[event]
+    names = parts.events.frame["name"].array
+    if not len(chosen.load):
+        return pd.Categorical.from_codes(code, dtype=names.dtype)
+    categories = names.categories
+    if BATCH not in categories:
+        categories = categories.append(pd.Index([BATCH], dtype=categories.dtype))
+    batch = np.full(len(chosen.load), categories.get_loc(BATCH))
+    return pd.Categorical.from_codes(np.concatenate([code, batch]), categories)
+
+
+def _host_kinds(parts: Parts) -> Ints:
+    """Codes in TASK_KINDS of all host tasks."""
+    kind = np.full(len(parts.host), TASK_KINDS.index("host"))
+    kind[parts.devices.launching] = TASK_KINDS.index("launch")
+    sync = parts.events.named(SYNC_CALLS, parts.host.event) & parts.host.is_call
+    kind[sync] = TASK_KINDS.index("sync")
+    return kind
+
+
+def _lane_of_thread(parts: Parts, chosen: Selection) -> Ints:
+    lane = np.zeros(len(parts.host), np.int64)
+    for number, thread in enumerate(chosen.threads):
+        lane[parts.host.spans[thread]] = number
+    return lane[chosen.host]
+
+
+def _locks(parts: Parts, rows: Ints) -> Ints:
+    is_free = parts.events.named(LOCK_FREE, parts.host.event[rows])
+    takes = np.where(parts.host.is_call[rows] & ~is_free, TAKES_LOCK, IGNORES_LOCK)
+    return np.where(parts.waits.holds_lock[rows], HOLDS_LOCK, takes)
+
+
+def _own_work(parts: Parts, chosen: Selection) -> Ints:
+    """Work of host tasks; one that waited for its batch keeps what fetching costs by itself."""
+    work = parts.waits.work_ns[chosen.host]
+    if parts.loads is not None:
+        consumer = chosen.host_row[parts.loads.consumer[chosen.load]]
+        work[consumer] = np.minimum(work[consumer], parts.loads.own_ns)
+    return work
+
+
+def _load_times(parts: Parts, chosen: Selection) -> tuple[Ints, Ints, Ints]:
+    """Start, length and work of the loads.
+
+    The work of the window's first one reaches back around the window to the last arrival.
+    """
+    if parts.loads is None or not len(chosen.load):
+        none = np.empty(0, np.int64)
+        return none, none, none
+    length = parts.loads.work_ns[chosen.load]
+    arrival = parts.loads.arrival_ns[chosen.load]
+    work = length.copy()
+    work[0] = (arrival[0] - parts.window.start_ns) + (parts.window.end_ns - arrival[-1])
+    return arrival - length, length, work
+
+
+def _load_steps(parts: Parts, chosen: Selection, step: Ints) -> Ints:
+    if parts.loads is None:
+        return np.empty(0, np.int64)
+    return step[parts.loads.consumer[chosen.load]]
+
+
+def _fill(parts: Parts, rows: Ints, meta: TraceMeta) -> Floats:
+    """Blocks over the blocks that fit on the device at once; NaN when either is unknown."""
+    event = parts.devices.event[rows]
+    blocks = parts.events.column("blocks")[event].astype(np.float64)
+    threads = parts.events.column("block_threads")[event].astype(np.float64)
+    resident = parts.events.column("blocks_per_sm")[event]
+    device = parts.devices.device[rows]
+    sms = np.full(int(device.max(initial=-1)) + 2, np.nan)
+    for each in meta.devices:
+        if each.sm_count and 0 <= each.index < len(sms) - 1:
+            sms[each.index] = each.sm_count
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bound = np.clip(np.floor(MAX_THREADS_PER_SM / threads), 1, MAX_BLOCKS_PER_SM)
+        resident = np.where(np.isnan(resident), bound, resident)
+        return np.where((blocks > 0) & (threads > 0), blocks / (sms[device] * resident), np.nan)
+
+
+def _exclusive(parts: Parts, rows: Ints, fill: Floats) -> Ints:
+    """Return the work of device tasks; of kernels that each fill the device, the overlap once.
+
+    One that begins before another has drained works for the rest only. One that ran wholly inside
+    another keeps its length: without the other one it is not free.
+    """
+    devices = parts.devices
+    busy = devices.busy_ns[rows].copy()
+    full = np.flatnonzero((devices.kind[rows] == KERNEL) & (np.nan_to_num(fill, nan=0) >= 1))
+    for device in np.unique(devices.device[rows[full]]):
+        here = full[devices.device[rows[full]] == device]
+        here = here[np.argsort(devices.start_ns[rows[here]], kind="stable")]
+        start, end = devices.start_ns[rows[here]], devices.end_ns[rows[here]]
+        reached = np.append(start[:1], np.maximum.accumulate(end)[:-1])
+        rest = np.clip(end - np.maximum(start, reached), 0, None)
+        busy[here] = np.where(rest > 0, np.minimum(busy[here], rest), busy[here])
+    return busy

@@ -1,0 +1,137 @@
+"""Device tasks: kernels, copies and collectives of every stream, and the calls that launched them.
+
+In: the trace's events of one rank and its host tasks. Out: arrays in (device, stream, start) order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.model import DEVICE_KINDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+
+    Ints = NDArray[np.int64]
+
+KERNEL, MEMCPY, MEMSET, COLLECTIVE, P2P = (
+    DEVICE_KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "collective", "p2p")
+)
+_COLLECTIVE = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
+_P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Device tasks of one rank; ``event`` is the row in the rank's events.
+
+    ``kind`` is a code in DEVICE_KINDS. ``launch`` is the host task that put the task there
+    (−1: launched before the recording, or lost). ``busy_ns`` is its length without what overlaps
+    an earlier task of the same stream, so that the busy time of a stream adds up.
+    """
+
+    event: Ints
+    device: Ints
+    stream: Ints
+    lane: Ints
+    kind: Ints
+    start_ns: Ints
+    end_ns: Ints
+    busy_ns: Ints
+    launch: Ints
+    overlaps: int
+
+    def __len__(self) -> int:
+        """Return the number of device tasks."""
+        return len(self.event)
+
+    @property
+    def lanes(self) -> int:
+        """Number of streams."""
+        return int(self.lane[-1]) + 1 if len(self) else 0
+
+    @property
+    def launching(self) -> Ints:
+        """Host tasks that launched something, as often as they did."""
+        return self.launch[self.launch >= 0]
+
+    def before(self) -> Ints:
+        """Return the task before each one on its stream (−1: first)."""
+        index = np.arange(len(self)) - 1
+        if len(self):
+            index[np.append([True], self.lane[1:] != self.lane[:-1])] = -1
+        return index
+
+
+def device_tasks(events: Events, host: Host) -> Devices:
+    """Collect the device work of one rank and join it with its launches by correlation id."""
+    rows = np.flatnonzero(events.is_kind("kernel", "memcpy", "memset"))
+    start = events.start_ns[rows]
+    end = start + events.duration_ns[rows]
+    device = events.column("device")[rows].astype(np.int64)
+    stream = events.column("stream")[rows]
+    order = np.lexsort((rows, end, start, stream, device))
+    rows, start, end, device, stream = (a[order] for a in (rows, start, end, device, stream))
+    fresh = np.ones(len(rows), bool)
+    fresh[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
+    lane = np.cumsum(fresh) - 1
+    reached = _reached(end, lane)
+    busy = np.clip(end - np.maximum(start, reached), 0, None)
+    return Devices(
+        event=rows,
+        device=device,
+        stream=stream,
+        lane=lane,
+        kind=_kinds(events, rows),
+        start_ns=start,
+        end_ns=end,
+        busy_ns=busy,
+        launch=_launches(events, rows, host),
+        overlaps=int(((reached > start) & (busy < end - start)).sum()),
+    )
+
+
+def _reached(end: Ints, lane: Ints) -> Ints:
+    """Return the latest end on the same lane before each task."""
+    if not len(end):
+        return end
+    span = np.int64(end.max() - min(end.min(), 0) + 1)
+    running = np.maximum.accumulate(end + lane * span) - lane * span
+    before = np.empty_like(end)
+    before[0] = np.iinfo(np.int64).min // 2
+    before[1:] = running[:-1]
+    before[1:][lane[1:] != lane[:-1]] = np.iinfo(np.int64).min // 2
+    return before
+
+
+def _kinds(events: Events, rows: Ints) -> Ints:
+    """Codes in DEVICE_KINDS; kernels of communication libraries are told by their names."""
+    codes = [DEVICE_KINDS.index(k) if k in DEVICE_KINDS else -1 for k in events.kinds]
+    kind = np.array(codes, np.int64)[events.kind[rows]]
+    name = events.name[rows]
+    collective = matching_codes(events.names, _COLLECTIVE)[name] & (kind == KERNEL)
+    kind[collective] = COLLECTIVE
+    kind[collective & matching_codes(events.names, _P2P)[name]] = P2P
+    return kind
+
+
+def _launches(events: Events, rows: Ints, host: Host) -> Ints:
+    """Join by correlation id; of several calls with one id the first in (thread, start) order."""
+    of_call = events.correlation[host.event]
+    calls = np.flatnonzero(host.is_call & (of_call >= 0))
+    if not len(calls) or not len(rows):
+        return np.full(len(rows), -1, np.int64)
+    ids = of_call[calls]
+    order = np.argsort(ids, kind="stable")
+    ids, calls = ids[order], calls[order]
+    wanted = events.correlation[rows]
+    slot = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where((ids[slot] == wanted) & (wanted >= 0), calls[slot], -1)

@@ -1,0 +1,159 @@
+"""Input pipelines: DALI's threads, and loaders in other processes.
+
+The latter are seen only by the main thread's waiting.
+
+In: annotations and host tasks of one rank. Out: couplings between loader units and steps, and
+loading work inferred from when batches arrived.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+
+    Ints = NDArray[np.int64]
+
+_STAGES = tuple(
+    re.compile(rf"^\[DALI\]\[Executor\] {stage}$") for stage in ("RunCPU", "RunMixed", "RunGPU")
+)
+NEXT_CALL = re.compile(r"^enumerate\(DataLoader\)")
+MULTI_PROCESS = re.compile(r"^enumerate\(DataLoader\).*_Multi")
+FETCH_WORK_NS = 2_000_000
+"""Unpickling and queue handling of one batch, at most."""
+USUAL_PAUSE = 0.1
+"""Quantile of the pauses that is taken for the fetch itself, without waiting."""
+WAIT_NS = 1_000_000
+"""A fetch this much longer than its own work waited."""
+HAND_OVER_NS = 500_000
+"""Wake-up of the next stage, at most."""
+SLACK_NS = 200_000
+"""A hand-over may seem this much early: it happens just before a marker."""
+VIOLATIONS = 0.02
+"""Share of hand-overs that may contradict an offset (clock noise)."""
+LEAST_STEPS = 2
+
+
+class Units(NamedTuple):
+    """Loader work units of one stage in order: first and last host task of each."""
+
+    first: Ints
+    last: Ints
+
+
+def find_units(events: Events, host: Host) -> list[Units]:
+    """Collect the units of each stage; a stage run by several threads keeps the busiest thread."""
+    stages = []
+    own = host.own_event
+    for stage in _STAGES:
+        tasks = np.flatnonzero(events.named(stage, own))
+        if not len(tasks):
+            continue
+        threads, count = np.unique(host.thread[tasks], return_counts=True)
+        tasks = tasks[host.thread[tasks] == threads[np.argmax(count)]]
+        _, first = np.unique(own[tasks], return_index=True)
+        first = np.sort(first)
+        last = np.append(first[1:], len(tasks)) - 1
+        stages.append(Units(tasks[first], tasks[last]))
+    return stages
+
+
+class Chain(NamedTuple):
+    """``src[i]`` hands over to ``dst[i + offset]``, over the whole recording."""
+
+    src: Ints
+    dst: Ints
+    offset: int
+    lag_ns: int
+    kind: str
+
+
+def unit_chains(host: Host, stages: list[Units], markers: Ints) -> list[Chain]:
+    """Couple the stages and the training loop: step → RunCPU → RunMixed → RunGPU → step.
+
+    The offset between two chains is the tightest one that no hand-over contradicts, never a
+    coincidence in time.
+    """
+    if not stages or len(markers) < LEAST_STEPS:
+        return []
+    pairs = [(markers, stages[0].first, "fork")]
+    pairs += [(a.last, b.first, "data") for a, b in pairwise(stages)]
+    pairs.append((stages[-1].last, markers, "join"))
+    found = [_tightest(host, src, dst, kind) for src, dst, kind in pairs]
+    return [chain for chain in found if chain is not None]
+
+
+def _tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Chain | None:
+    """Pair ``src[i]`` with ``dst[i + c]`` for the smallest consistent c.
+
+    The lag is the smallest hand-over, clock noise aside.
+    """
+    enough = max(LEAST_STEPS, min(len(src), len(dst)) // 2)
+    for offset in range(-len(src) + 1, len(dst)):
+        a = src[max(0, -offset) :]
+        b = dst[max(0, offset) :]
+        both = min(len(a), len(b))
+        if both < enough:
+            continue
+        lead = host.start_ns[b[:both]] - host.end_ns[a[:both]]
+        if (lead < -SLACK_NS).mean() <= VIOLATIONS:
+            lag = int(np.clip(np.quantile(lead, VIOLATIONS), 0, HAND_OVER_NS))
+            return Chain(src, dst, offset, lag, kind)
+    return None
+
+
+class Loads(NamedTuple):
+    """Batches that arrived while the main thread waited: one load task each.
+
+    ``consumer`` is the host task that waited; ``work_ns`` the time since the last such arrival;
+    ``own_ns`` what fetching costs the consumer itself.
+    """
+
+    consumer: Ints
+    work_ns: Ints
+    arrival_ns: Ints
+    own_ns: int
+
+
+def fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
+    """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
+    on_main = host.tasks_of(main)
+    fetch = on_main[events.named(MULTI_PROCESS, host.event[on_main]) & ~host.is_call[on_main]]
+    if not len(fetch):
+        return None
+    whole = host.end_ns[fetch] - host.start_ns[fetch]
+    return _arrivals(host.end_ns, fetch, whole)
+
+
+def marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
+    """Find waiting between the end of a step range and the next step, outside all ranges.
+
+    Parameters
+    ----------
+    range_ends
+        End of the step range each marker begins, in ns.
+    """
+    if len(markers) <= LEAST_STEPS:
+        return None
+    before = markers[1:] - 1
+    began = np.maximum(range_ends[:-1], host.end_ns[before])
+    pause = np.clip(host.start_ns[markers[1:]] - began, 0, None)
+    return _arrivals(host.start_ns, markers[1:], pause)
+
+
+def _arrivals(time_ns: Ints, consumer: Ints, pause: Ints) -> Loads | None:
+    own = int(min(np.quantile(pause, USUAL_PAUSE), FETCH_WORK_NS))
+    waited = pause - own > WAIT_NS
+    if not waited.any():
+        return None
+    arrival = time_ns[consumer[waited]] - own
+    work = np.diff(arrival, prepend=arrival[0] - int(pause[waited][0]))
+    return Loads(consumer[waited], work, arrival, own)

@@ -1,0 +1,126 @@
+"""What a device adds on its own: gaps between tasks, and latency of launches.
+
+In: host and device tasks of one rank with blocked calls known. Out: estimates.
+Nothing here is kept per task: a device lane copies no recorded start.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.graph.infer.device_tasks import MEMCPY, MEMSET
+from foretrace.graph.model import DEVICE_KINDS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.api_calls import Waits
+    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+
+    Ints = NDArray[np.int64]
+
+GAP_LIMIT_NS = 20_000
+"""A longer pause between two queued tasks has another cause."""
+DEFAULT_LATENCY_NS = 8_000
+"""Where no launch ever met an idle stream."""
+LATENCY_LIMIT_NS = 1_000_000
+"""A later start has another cause than the launch."""
+BACK_TO_BACK_NS = 2_000
+LARGE_COPY_BYTES = 64 * 1024
+_KINDS = len(DEVICE_KINDS)
+
+
+def kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
+    """Mean pause between back-to-back tasks of one stream, by kind before and after, in ns.
+
+    Only pairs count whose second task was launched well before the first one ended, while no
+    other stream of the device was at work (where there are such pairs at all).
+    """
+    before = devices.before()
+    known = np.flatnonzero((before >= 0) & (devices.launch >= 0))
+    pause = devices.start_ns[known] - devices.end_ns[before[known]]
+    waiting = host.end_ns[devices.launch[known]] + BACK_TO_BACK_NS < devices.end_ns[before[known]]
+    keep = waiting & (pause >= 0) & (pause < GAP_LIMIT_NS)
+    alone = ~_shared(devices)[known]
+    keep &= alone if (keep & alone).any() else keep
+    pair = _pair(devices, before)[known[keep]]
+    count = np.bincount(pair, minlength=_KINDS**2)
+    total = np.bincount(pair, weights=pause[keep], minlength=_KINDS**2)
+    return {
+        (DEVICE_KINDS[each // _KINDS], DEVICE_KINDS[each % _KINDS]): int(total[each] / count[each])
+        for each in np.flatnonzero(count).tolist()
+    }
+
+
+def _pair(devices: Devices, before: Ints) -> Ints:
+    """Return one number for the kinds of each task's predecessor and of the task."""
+    pairs: Ints = devices.kind[before] * _KINDS + devices.kind
+    return pairs
+
+
+def _shared(devices: Devices) -> NDArray[np.bool_]:
+    """Tell per task whether a kernel of another stream was running when it started."""
+    shared = np.zeros(len(devices), bool)
+    kernels = np.flatnonzero(devices.kind != MEMCPY)
+    kernels = kernels[np.argsort(devices.start_ns[kernels], kind="stable")]
+    for lane in np.unique(devices.lane[kernels]):
+        others = kernels[devices.lane[kernels] != lane]
+        if not len(others):
+            continue
+        mine = np.flatnonzero(devices.lane == lane)
+        reached = np.maximum.accumulate(devices.end_ns[others])
+        slot = np.searchsorted(devices.start_ns[others], devices.start_ns[mine]) - 1
+        shared[mine] = (slot >= 0) & (reached[slot] > devices.start_ns[mine] - GAP_LIMIT_NS)
+    return shared
+
+
+def stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> Ints:
+    """Per device task: the gap after the task before it on its stream (0 for the first)."""
+    fallback = int(np.median(list(gaps.values()))) if gaps else 0
+    gap = [gaps.get((a, b), fallback) for a in DEVICE_KINDS for b in DEVICE_KINDS]
+    before = devices.before()
+    return np.where(before >= 0, np.array(gap, np.int64)[_pair(devices, before)], 0)
+
+
+def launch_lags(
+    events: Events, devices: Devices, host: Host, waits: Waits, *, from_start: bool
+) -> tuple[Ints, int]:
+    """Per device task: call start to earliest start, and the median over plain kernels, in ns.
+
+    Estimated per class of work from launches that met an idle stream and were not blocked.
+    With ``from_start`` off, the call's own length is added: the launch would happen at its end.
+    """
+    before = devices.before()
+    linked = devices.launch >= 0
+    call = np.where(linked, devices.launch, 0)
+    if not len(host):
+        return np.full(len(devices), DEFAULT_LATENCY_NS, np.int64), DEFAULT_LATENCY_NS
+    idle = linked & ((before < 0) | (devices.end_ns[before] < host.start_ns[call]))
+    idle &= ~(waits.locked[call] | waits.queued[call])
+    latency = devices.start_ns - host.start_ns[call]
+    usable = idle & (latency >= 0) & (latency < LATENCY_LIMIT_NS)
+    group = _launch_classes(events, devices)
+    kernels = usable & (group == _PLAIN)
+    overall = int(np.median(latency[kernels])) if kernels.any() else DEFAULT_LATENCY_NS
+    lags = np.full(len(devices), overall, np.int64)
+    for value in np.unique(group[usable]):
+        lags[group == value] = int(np.median(latency[usable & (group == value)]))
+    if not from_start:
+        lags = lags + np.where(linked, waits.work_ns[call], 0)
+    return lags, overall
+
+
+_PLAIN, _FILL = -1, -2
+
+
+def _launch_classes(events: Events, devices: Devices) -> Ints:
+    """Tell apart copies by name and size, memory fills, and everything else."""
+    size = np.nan_to_num(events.column("bytes")[devices.event], nan=0)
+    name = events.name[devices.event].astype(np.int64)
+    of_copy = 2 * name + (size > LARGE_COPY_BYTES)
+    classes = np.where(devices.kind == MEMCPY, of_copy, _PLAIN)
+    return np.where(devices.kind == MEMSET, _FILL, classes)

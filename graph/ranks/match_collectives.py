@@ -1,0 +1,260 @@
+"""Which collectives of several ranks belong together: one meeting for each.
+
+In: the tables of all ranks, one below the other, and the process group of each collective. Out:
+who attends which meeting, and how long the transfer takes once the last has arrived.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.graph.infer.events import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from foretrace.graph.model import Graph
+
+    Ints = NDArray[np.int64]
+
+_ALL_TO_ALL = re.compile("all_?to_?all", re.IGNORECASE)
+_PAIR = re.compile(r"(\d+)->(\d+)$")
+_PEER = re.compile(r"(?<= )(\d*)->(\d*)$")
+"""End of the name of a sender and a receiver; a recording names the peer only."""
+NAMED = 8
+"""How many ranks a sentence lists at most."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group as a recording names it; ``size`` is −1 where unknown."""
+
+    name: str | None = None
+    size: int = -1
+
+    def __str__(self) -> str:
+        """Return what a sentence calls it."""
+        return f" of group {self.name}" if self.name else ""
+
+    def seen_by(self, rank: int) -> Group:
+        """Return the group with both ends of a pair named: *rank* recorded only the other one.
+
+        >>> [Group(name).seen_by(1).name for name in ("0 ->3", "0 3->", "dp")]
+        ['0 1->3', '0 3->1', 'dp']
+        """
+        pair = _PEER.search(self.name or "")
+        if pair is None:
+            return self
+        ends = "->".join(end or str(rank) for end in pair.groups())
+        return Group(f"{(self.name or '')[: pair.start()]}{ends}", size=2)
+
+
+WORLD = Group()
+"""The group of collectives that name none: every recorded rank is in it."""
+
+
+class Meetings(NamedTuple):
+    """Task ``row[i]`` attends meeting ``meeting[i]``; the other columns have a row per meeting."""
+
+    row: Ints
+    meeting: Ints
+    first: Ints  # the task with which the first of the members attends
+    begins_ns: Ints  # the last member arrives
+    transfer_ns: Ints
+    link: Ints  # which of the links carries it
+
+
+class _Attendance(NamedTuple):
+    """Collectives of all ranks: task, place of the rank, and group."""
+
+    row: Ints
+    rank: Ints
+    group: Ints  # place in `groups`
+    groups: list[Group]
+
+
+def find_meetings(
+    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, Group]]
+) -> tuple[Meetings | None, list[str]]:
+    """Match the collectives of all ranks, group by group; also return what did not match.
+
+    Parameters
+    ----------
+    graph
+        All ranks, one below the other.
+    first_row
+        Where the tasks of each rank begin, and where the last ones end.
+    groups
+        Per rank, the group of its collectives by row within the rank; `WORLD` where unknown.
+
+    Raises
+    ------
+    GraphError
+        A member of a group never arrives, or a group has more members than it can have.
+    """
+    names = _rank_names(graph, first_row)
+    seen = _attendance(graph, first_row, groups, names)
+    found: list[Ints] = []
+    notes: list[str] = []
+    for number in np.unique(seen.group).tolist():
+        group, mine = seen.groups[number], seen.group == number
+        per_rank = {
+            int(rank): seen.row[mine & (seen.rank == rank)] for rank in np.unique(seen.rank[mine])
+        }
+        _check_members(graph, group, per_rank, names)
+        matched, note = _matched(graph, group, per_rank, names)
+        found.append(matched)
+        notes += note
+    if not found:
+        return None, notes
+    return _joined(graph, found), notes
+
+
+def _rank_names(graph: Graph, first_row: Ints) -> list[int]:
+    """Return the number of each rank, in the order of the tables."""
+    lane = graph.tasks["lane"].to_numpy()[first_row[:-1]]
+    numbers: list[int] = graph.lanes["rank"].to_numpy()[lane].tolist()
+    return numbers
+
+
+def _attendance(
+    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, Group]], names: list[int]
+) -> _Attendance:
+    """List the tasks that need their peers: collectives, all-to-alls, and known pairs."""
+    collective = (graph.tasks["kind"] == "collective").to_numpy()
+    p2p = (graph.tasks["kind"] == "p2p").to_numpy()
+    rows = np.flatnonzero(collective | p2p)
+    rank = np.searchsorted(first_row, rows, side="right") - 1
+    own = rows - first_row[rank]
+    number: dict[Group, int] = {}
+    group = np.array(
+        [
+            number.setdefault(groups[r].get(row, WORLD).seen_by(names[r]), len(number))
+            for r, row in zip(rank.tolist(), own.tolist(), strict=True)
+        ],
+        np.int64,
+    )
+    paired = np.array([bool(_PAIR.search(each.name or "")) for each in number], bool)
+    keep = collective[rows] | (p2p & _exchanges(graph))[rows]
+    keep |= paired[group] if number else keep
+    return _Attendance(rows[keep], rank[keep], group[keep], list(number))
+
+
+def _exchanges(graph: Graph) -> NDArray[np.bool_]:
+    """Tell which tasks belong to an all-to-all, which runs as sends and receives."""
+    exchanges = np.append(matching(graph.operators["name"], _ALL_TO_ALL), [False])
+    parent = np.append(graph.operators["parent"].to_numpy(), [-1])
+    operator = graph.tasks["operator"].to_numpy()
+    found = np.zeros(len(operator), bool)
+    while (operator >= 0).any():
+        found |= exchanges[operator]
+        operator = parent[operator]
+    return found
+
+
+def _check_members(
+    graph: Graph, group: Group, per_rank: Mapping[int, Ints], names: list[int]
+) -> None:
+    """Raise unless everybody who must attend does."""
+    present = {names[rank] for rank in per_rank}
+    absent = sorted(_expected(group, names) - present)
+    if absent:
+        rows = next(iter(per_rank.values()))
+        what = graph.tasks["name"].astype(object).iloc[int(rows[0])]
+        raise GraphError(
+            f"{_listed(absent)} never {_verb('arrive', absent)} at {what}{group}, for which "
+            f"{_listed(sorted(present))} {_verb('wait', sorted(present))}: record the same steps "
+            "on every rank"
+        )
+    if 0 < group.size < len(present):
+        raise GraphError(
+            f"collectives{group} have {group.size} members, yet {_listed(sorted(present))} "
+            "recorded some: give every group a name of its own"
+        )
+
+
+def _expected(group: Group, names: list[int]) -> set[int]:
+    """Return the recorded ranks that must be members of *group*."""
+    pair = _PAIR.search(group.name or "")
+    if pair:
+        return {int(number) for number in pair.groups()} & set(names)
+    everybody = group.name is None or group.size >= len(names)
+    return set(names) if everybody else set()
+
+
+def _matched(
+    graph: Graph, group: Group, per_rank: Mapping[int, Ints], names: list[int]
+) -> tuple[Ints, list[str]]:
+    """Return the tasks of each meeting, [member, meeting], in order of their start.
+
+    Where all members have as many on each stream, the order is the stream's: collectives of two
+    streams may overtake each other.
+    """
+    start, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "lane"))
+    on_streams = [
+        np.unique(lane[rows], return_counts=True)[1].tolist() for rows in per_rank.values()
+    ]
+    alike = all(counts == on_streams[0] for counts in on_streams)
+    ordered = [
+        rows[np.lexsort((start[rows], lane[rows] if alike else start[rows]))]
+        for rows in per_rank.values()
+    ]
+    counts = [len(rows) for rows in ordered]
+    fewest, most = min(counts), max(counts)
+    notes = []
+    if fewest < most:
+        short = [names[rank] for rank, n in zip(per_rank, counts, strict=True) if n == fewest]
+        notes.append(
+            f"{_listed(short)} recorded {fewest} of {most} collectives{group}: "
+            f"the first {fewest} are matched"
+        )
+    return np.stack([rows[:fewest] for rows in ordered]), notes
+
+
+def _joined(graph: Graph, found: Sequence[Ints]) -> Meetings:
+    """Return all meetings in one table; those of one group and stream share a link."""
+    start, duration, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "duration_ns", "lane"))
+    counts = [rows.shape[1] for rows in found]
+    numbers = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
+    place = np.concatenate([np.full(n, at) for at, n in enumerate(counts)])
+    first = np.concatenate([rows[0] for rows in found])
+    key = place * (int(lane.max(initial=0)) + 1) + lane[first]
+    ends = [start[rows] + duration[rows] for rows in found]
+    transfer = [
+        np.median(end, axis=0) - start[rows].max(axis=0)
+        for rows, end in zip(found, ends, strict=True)
+    ]
+    return Meetings(
+        row=np.concatenate([rows.ravel() for rows in found]),
+        meeting=np.concatenate(
+            [np.broadcast_to(n, rows.shape).ravel() for rows, n in zip(found, numbers, strict=True)]
+        ),
+        first=first,
+        begins_ns=np.concatenate([start[rows].max(axis=0) for rows in found]),
+        transfer_ns=np.clip(np.concatenate(transfer), 0, None).astype(np.int64),
+        link=np.unique(key, return_inverse=True)[1],
+    )
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """Return *ranks* for a sentence.
+
+    >>> _listed([3]), _listed([0, 1, 2])
+    ('rank 3', 'ranks 0, 1 and 2')
+    """
+    shown = [str(rank) for rank in ranks[:NAMED]]
+    if len(ranks) > NAMED:
+        shown[-1] = f"{len(ranks) - NAMED + 1} more"
+    *others, last = shown
+    return f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
+
+
+def _verb(verb: str, ranks: Sequence[int]) -> str:
+    return verb if len(ranks) > 1 else f"{verb}s"

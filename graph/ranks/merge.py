@@ -1,0 +1,189 @@
+"""Several ranks as one graph: they meet at their collectives.
+
+In: one graph per rank, on one clock. Out: one graph in which the wait for peers is separated from
+the transfer: the last rank to arrive shows how long the transfer takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.graph.concat import stacked
+from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
+from foretrace.graph.ranks.match_collectives import Meetings, find_meetings
+from foretrace.graph.ranks.single_step import in_one_window
+from foretrace.util.schema import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+GROUPS = "groups"
+"""Name in `Graph.extra` of one rank's graph: the group of its collectives, by row of its tasks."""
+
+
+def merge_ranks(graphs: Sequence[Graph]) -> Graph:
+    """Join the graphs of several ranks.
+
+    The n-th collective of a group on every member is one meeting; members that disagree on how
+    many there are meet at the common ones, and a note says so, as where none was recorded.
+
+    A single recorded step shows no period: then the repetition is the window in which all ranks
+    were recorded, from the first start to the last end.
+
+    Raises
+    ------
+    GraphError
+        The ranks recorded different numbers of steps, so that no period is common to them; or a
+        member of a group never arrives.
+    """
+    steps = [graph.steps for graph in graphs]
+    if min(steps) < max(steps):
+        raise GraphError(
+            f"ranks: between {min(steps)} and {max(steps)} whole steps were recorded,"
+            " record the same steps on every rank"
+        )
+    joined, first_row = _side_by_side(graphs)
+    met, unmatched = find_meetings(
+        joined, first_row, [graph.extra.get(GROUPS, {}) for graph in graphs]
+    )
+    notes = [*joined.notes, *unmatched]
+    if met is None:
+        notes.append("the ranks meet in no recorded collective: each is replayed on its own")
+    else:
+        spent = joined.tasks["duration_ns"].to_numpy()[met.row].sum()
+        share = 1 - met.transfer_ns[met.meeting].sum() / max(spent, 1)
+        notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
+    extra = {name: value for name, value in joined.extra.items() if name != GROUPS}
+    joined = replace(joined, notes=tuple(notes), extra=extra)
+    together = joined if met is None else _together(joined, met)
+    return together if max(steps) > 1 else in_one_window(together, graphs)
+
+
+def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
+    """Put the tables of *graphs* one below the other; also return where each rank's tasks begin."""
+    row, lane, operator = (
+        np.cumsum([0, *(len(getattr(graph, name)) for graph in graphs)])
+        for name in ("tasks", "lanes", "operators")
+    )
+    tasks = stacked([graph.tasks for graph in graphs])
+    of_task = np.repeat(np.arange(len(graphs)), np.diff(row))
+    for column, offset in (("lane", lane), ("operator", operator), ("wait_lane", lane)):
+        tasks[column] = _shifted(tasks[column], offset[of_task])
+    operators = stacked([graph.operators for graph in graphs])
+    of_operator = np.repeat(operator[:-1], np.diff(operator))
+    operators["parent"] = _shifted(operators["parent"], of_operator)
+    edges = stacked([graph.edges for graph in graphs])
+    of_edge = np.repeat(row[:-1], [len(graph.edges) for graph in graphs])
+    for column in ("src", "dst"):
+        edges[column] = _shifted(edges[column], of_edge)
+    slowest = max(graphs, key=lambda graph: graph.measured_step_ns)
+    depths = [graph.platform.queue_depth for graph in graphs]
+    platform = replace(
+        slowest.platform,
+        queue_depth=None if None in depths else slowest.platform.queue_depth,
+        locks=any(graph.platform.locks for graph in graphs),
+    )
+    joined = replace(
+        slowest,
+        tasks=tasks,
+        edges=edges,
+        lanes=stacked([graph.lanes for graph in graphs]),
+        operators=operators,
+        platform=platform,
+        notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
+    )
+    return joined, row
+
+
+def _shifted(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:
+    """Return row numbers moved by *offset*; −1 stays "none"."""
+    value = rows.to_numpy()
+    return np.where(value >= 0, value + offset, -1).astype(np.int32)
+
+
+def _together(graph: Graph, met: Meetings) -> Graph:
+    """Insert one task per meeting, the transfer: it begins when all members have begun to wait.
+
+    A collective occupies its stream from its own arrival to the end of the transfer.
+    """
+    meetings = len(met.first)
+    work = graph.tasks["work_ns"].to_numpy().copy()
+    work[met.row] = np.minimum(work[met.row], met.transfer_ns[met.meeting])
+    tasks = table(
+        TASK_COLUMNS,
+        {
+            "name": ["transfer"] * meetings,
+            "kind": ["collective"] * meetings,
+            "lane": len(graph.lanes) + met.link,
+            "start_ns": met.begins_ns,
+            "duration_ns": met.transfer_ns,
+            "work_ns": met.transfer_ns,
+            "step": graph.tasks["step"].to_numpy()[met.first],
+            "phase": ["communication"] * meetings,
+            "bytes": graph.tasks["bytes"].to_numpy()[met.first],
+            "wait": ["none"] * meetings,
+            "return_ns": np.zeros(meetings),
+            "lock": np.zeros(meetings),
+            "cost": ["recorded"] * meetings,
+        },
+        meetings,
+    )
+    return replace(
+        graph,
+        tasks=stacked([graph.tasks.assign(work_ns=work), tasks]),
+        edges=stacked([graph.edges, _meeting_edges(met, len(graph.tasks))]),
+        lanes=stacked([graph.lanes, _links(graph, met)]),
+    )
+
+
+def _links(graph: Graph, met: Meetings) -> pd.DataFrame:
+    """Return a lane per link; it counts as the first member's."""
+    links, at = np.unique(met.link, return_index=True)
+    lane = graph.tasks["lane"].to_numpy()[met.first[at]]
+    return table(
+        LANE_COLUMNS,
+        {
+            "kind": ["link"] * len(links),
+            "rank": graph.lanes["rank"].to_numpy()[lane],
+            "device": np.full(len(links), -1),
+            "id": np.arange(len(links)),
+            "role": ["communication"] * len(links),
+        },
+        len(links),
+    )
+
+
+def _meeting_edges(met: Meetings, first_row: int) -> pd.DataFrame:
+    """Tie each transfer to the start and the end of every member's collective, and to the next."""
+    transfer = first_row + np.arange(len(met.first))
+    everyone = transfer[met.meeting]
+    order = [transfer[met.link == each] for each in np.unique(met.link)]
+    before, after = (np.concatenate([np.roll(one, k) for one in order]) for k in (0, -1))
+    last = np.concatenate([np.arange(len(one)) == len(one) - 1 for one in order])
+    parts = (
+        ("collective", met.row, everyone, 0),
+        ("return", everyone, met.row, 0),
+        ("thread", before, after, last),
+    )
+    count = sum(len(src) for _, src, _, _ in parts)
+    return table(
+        EDGE_COLUMNS,
+        {
+            "src": np.concatenate([src for _, src, _, _ in parts]),
+            "dst": np.concatenate([dst for _, _, dst, _ in parts]),
+            "kind": np.repeat([kind for kind, *_ in parts], [len(src) for _, src, _, _ in parts]),
+            "lag_ns": np.zeros(count),
+            "shift": np.concatenate([np.broadcast_to(s, len(src)) for _, src, _, s in parts]),
+            "rule": ["meeting"] * count,
+        },
+        count,
+    )

@@ -1,0 +1,161 @@
+"""What tasks of different lanes compete for: driver lock, copy engines, multiprocessors.
+
+In: the columns of an edited graph. Out: the resource of each task, and who occupies it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.graph.infer.events import matching
+from foretrace.graph.model import TASK_KINDS, WAITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from foretrace.graph.model import Graph
+
+    Longs = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+_DOWNLOAD, _UPLOAD = re.compile("DtoH"), re.compile("HtoD")
+_BY_KIND, _TAKES, _HOLDS = -1, 1, 2
+"""Values of the column ``lock``; 0 ignores it."""
+
+
+class _Contest(NamedTuple):
+    """Tasks that need one shared thing, and those of them that occupy it."""
+
+    users: Longs
+    holders: Longs
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The task columns that lowering reads; categories as codes of the model's tuples."""
+
+    lane: Longs
+    start_ns: Longs
+    work_ns: Longs
+    return_ns: Longs
+    kind: Longs
+    wait: Longs
+    wait_lane: Longs
+    lock: Longs
+    fill: NDArray[np.float64]
+    rank: Longs
+    device: Longs
+
+
+def columns_of(graph: Graph) -> Columns:
+    """Return the task columns of *graph* as arrays."""
+    tasks, lanes = graph.tasks, graph.lanes
+    lane = tasks["lane"].to_numpy(np.int64)
+    device = lanes["device"].to_numpy(np.int64)
+    rank = lanes["rank"].to_numpy(np.int64)
+    _, which = np.unique(np.stack([rank, device]), axis=1, return_inverse=True)
+    return Columns(
+        lane=lane,
+        start_ns=tasks["start_ns"].to_numpy(np.int64),
+        work_ns=tasks["work_ns"].to_numpy(np.int64),
+        return_ns=tasks["return_ns"].to_numpy(np.int64),
+        kind=codes_of(tasks["kind"], TASK_KINDS),
+        wait=codes_of(tasks["wait"], WAITS),
+        wait_lane=tasks["wait_lane"].to_numpy(np.int64),
+        lock=tasks["lock"].to_numpy(np.int64),
+        fill=np.nan_to_num(tasks["fill"].to_numpy(np.float64), nan=0),
+        rank=rank[lane],
+        device=np.where(device >= 0, which, -1)[lane],
+    )
+
+
+def codes_of(column: pd.Series, values: tuple[str, ...]) -> Longs:
+    """Return the column as positions in *values*; −1 where it is missing."""
+    known = [values.index(each) if each in values else -1 for each in column.array.categories]
+    return np.array([*known, -1], np.int64)[column.array.codes]
+
+
+def resources(
+    graph: Graph, tasks: Columns, call: Longs, task: Longs
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Give a number to what tasks of different lanes compete for, and tell who occupies it.
+
+    Parameters
+    ----------
+    call, task
+        What each call launches on a device.
+    """
+    resource = np.full(len(tasks.lane), -1, np.int32)
+    holds = np.zeros(len(tasks.lane), bool)
+    used = 0
+    for users, holders in _contests(graph, tasks, call, task):
+        if len(holders) and np.ptp(tasks.lane[users]) > 0:
+            resource[users] = used
+            holds[holders] = True
+            used += 1
+    return resource, holds
+
+
+def _contests(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_Contest]:
+    if graph.rules.driver_lock:
+        yield from _locks(graph, tasks, call, task)
+    if graph.rules.copy_engines:
+        yield from _engines(graph, tasks)
+    if graph.rules.sm_contention:
+        yield from _saturated(tasks)
+
+
+def _locks(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_Contest]:
+    """Blocking downloads hold their process' driver lock; launches and copies wait for it."""
+    downloads = np.zeros(len(tasks.lane), bool)
+    downloads[call[matching(graph.tasks["name"], _DOWNLOAD)[task]]] = True
+    by_kind = tasks.lock == _BY_KIND
+    blocking = downloads & (tasks.wait == WAITS.index("own"))
+    holds = (tasks.lock == _HOLDS) | (by_kind & blocking)
+    takes = (tasks.lock == _TAKES) | (by_kind & (tasks.kind == TASK_KINDS.index("launch")))
+    yield from _apart(np.flatnonzero(holds | takes), holds, tasks.rank)
+
+
+def _engines(graph: Graph, tasks: Columns) -> Iterator[_Contest]:
+    """Let a device copy one thing at a time in each direction."""
+    copies = np.flatnonzero(tasks.kind == TASK_KINDS.index("memcpy"))
+    everyone = np.ones(len(tasks.lane), bool)
+    for direction in (_DOWNLOAD, _UPLOAD):
+        one_way = copies[matching(graph.tasks["name"], direction)[copies]]
+        yield from _apart(one_way, everyone, tasks.device)
+
+
+def _saturated(tasks: Columns) -> Iterator[_Contest]:
+    """Let kernels of other streams wait for one that fills the device to drain."""
+    kernels = np.flatnonzero(tasks.kind == TASK_KINDS.index("kernel"))
+    yield from _apart(kernels, tasks.fill >= 1, tasks.device)
+
+
+def _apart(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contest]:
+    """Split one kind of contest by where it takes place: a process or a device."""
+    users = users[place[users] >= 0]
+    users = users[np.argsort(place[users], kind="stable")]
+    _, begin = np.unique(place[users], return_index=True)
+    for mine in np.split(users, begin[1:]):
+        yield _Contest(mine, mine[holds[mine]])
+
+
+def matches(one: Longs, other: Longs) -> tuple[Longs, Longs]:
+    """Return the positions of all pairs of equal entries of *one* and *other*.
+
+    >>> [column.tolist() for column in matches(np.array([7, 5]), np.array([5, 7, 5]))]
+    [[0, 1, 1], [1, 0, 2]]
+    """
+    order = np.argsort(other, kind="stable")
+    low, high = (np.searchsorted(other[order], one, side=side) for side in ("left", "right"))
+    count = high - low
+    first = np.repeat(np.arange(len(one)), count)
+    nth = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
+    return first, order[np.repeat(low, count) + nth]

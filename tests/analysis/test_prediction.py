@@ -1,0 +1,238 @@
+"""A prediction is the measured step times the ratio of the replays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace.analysis.prediction import (
+    has_device,
+    identity,
+    interval,
+    measured_step,
+    predict,
+    step_interval,
+)
+from foretrace.analysis.validated_errors import load_table
+from foretrace.errors import TransformError
+from foretrace.graph.literal import literal
+from foretrace.tracer.trace import TraceMeta
+from foretrace.transforms.scenario import parse_scenario
+from tests.support.calibrations import calibration
+from tests.support.graphs import cpu_job
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+FASTER_GEMM = 'faster_kernels(pattern="gemm", speedup=3)'
+
+
+def device_bound(*, unprofiled_step_ns: tuple[int, ...] = (), batch: int | None = None) -> Graph:
+    """Return a stream of one gemm (30 µs) and one relu (10 µs), measured at 80 µs a step."""
+    meta = TraceMeta(
+        format="foretrace",
+        source="literal",
+        unprofiled_step_ns=unprofiled_step_ns,
+        batch_size=batch,
+    )
+    tasks = [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)]
+    return literal(tasks, wrap=True, meta=meta, measured_step_ns=80_000)
+
+
+def test_the_ratio_of_the_replays_scales_the_measured_step() -> None:
+    """Replays of 40 and 20 µs turn a measured step of 80 µs into 40."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert (found.replayed_before_ns, found.replayed_after_ns) == (40_000, 20_000)
+    assert (found.predicted_ns, found.speedup) == (40_000, 2)
+
+
+def test_the_unprofiled_step_is_the_truth_where_it_is_known() -> None:
+    """Steps measured without the profiler are preferred, without their highest and lowest fifth."""
+    found = measured_step(device_bound(unprofiled_step_ns=(50, 60, 60, 60, 900)))
+
+    assert (found.step_ns, found.source) == (60, "unprofiled")
+
+
+def test_the_recorded_step_is_the_truth_otherwise() -> None:
+    """Without such a measurement the recording itself has to do, and a warning says so."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert (found.measured.step_ns, found.measured.source) == (80_000, "profiled")
+    assert any("under the profiler only" in warning for warning in found.warnings)
+
+
+def test_identity_compares_replay_and_measurement() -> None:
+    """A replay of 40 µs against a measured 80 µs is off by half."""
+    found = identity(device_bound())
+
+    assert (found.replayed_ns, found.error) == (40_000, -0.5)
+    assert found.settled
+
+
+def test_the_critical_path_adds_up_to_the_step() -> None:
+    """No time is left unexplained, before or after."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.critical_path_before == {"kernel": 40_000}
+    assert found.critical_path_after == {"kernel": 20_000}
+
+
+def test_the_sources_of_costs_are_shares_of_the_work() -> None:
+    """Half of the work after the change is recorded, half is the user's figure."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.costs == {"recorded": 0.5, "user": 0.5}
+
+
+def test_a_transform_without_pairs_is_unvalidated() -> None:
+    """The label and the warning name the transform."""
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "unvalidated"
+    assert any("validated faster_kernels" in warning for warning in found.warnings)
+
+
+def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of 10 % makes 20 µs an interval of 18 to 22."""
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.1}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    graph = replace(device_bound(), measured_step_ns=40_000)
+
+    found = predict(graph, parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "validated"
+    assert found.interval_ns == pytest.approx((18_000, 22_000))
+
+
+def test_a_replay_that_misses_the_measured_step_validates_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 µs against 80: a first warning, no label, and an interval wider by what is missed."""
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+
+    found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "unvalidated"
+    assert found.warnings[0].startswith("the replay of the unchanged job is -50.0% off")
+    assert found.interval_ns == pytest.approx((20_000, 60_000))
+    assert found.warnings[0] in identity(device_bound()).warnings
+
+
+def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second half of the unprofiled steps is 10 % slower: the machine was not quiet."""
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    steps = (38_000,) * 5 + (41_800,) * 5
+
+    found = predict(device_bound(unprofiled_step_ns=steps), parse_scenario([FASTER_GEMM]))
+
+    assert found.status == "unvalidated"
+    assert any("drift by 10.0%" in warning for warning in found.warnings)
+
+
+def test_more_samples_per_step_count_as_speed() -> None:
+    """Twice the batch in twice the time is no gain."""
+    before = predict(device_bound(batch=32), parse_scenario([FASTER_GEMM]))
+    doubled = replace(before, samples=2.0, replayed_after_ns=80_000)
+
+    assert (doubled.speedup, doubled.predicted_ns) == (1, 160_000)
+
+
+def test_steps_that_vary_make_an_interval() -> None:
+    """The interval of the mean lies around 1 and is the same on every run."""
+    low, high = step_interval((90, 100, 110, 100))
+
+    assert 0.9 < low < 1 < high < 1.1
+    assert (low, high) == step_interval((90, 100, 110, 100))
+
+
+def test_one_step_has_no_variation() -> None:
+    """A single sample says nothing about its spread."""
+    assert step_interval((100,)) == (1.0, 1.0)
+
+
+def test_an_interval_never_goes_below_zero() -> None:
+    """An error beyond 100 % does not make negative time."""
+    assert interval(100.0, (1.0, 1.0), 1.5) == (0.0, 250.0)
+
+
+def test_a_step_without_work_cannot_be_predicted() -> None:
+    """There is no ratio to form."""
+    empty = literal([("gemm", "kernel", 0, 0, None)], wrap=True, measured_step_ns=1)
+
+    with pytest.raises(TransformError, match="no work"):
+        predict(empty, parse_scenario([FASTER_GEMM]))
+
+
+@pytest.mark.parametrize(
+    ("speedup", "told"),
+    [
+        (50, "50 times as fast: check that the change says what you mean; a step then takes 0.02"),
+        (
+            0.02,
+            "0.02 times as fast: check that the change says what you mean; a step then takes 50",
+        ),
+    ],
+)
+def test_more_than_tenfold_says_what_is_left(speedup: float, told: str) -> None:
+    """800 of 40,000 ns, all of it kernels."""
+    found = predict(device_bound(), parse_scenario([f"faster_kernels(speedup={speedup})"]))
+
+    assert f"{told} times as long (kernel 100%)" in found.warnings
+
+
+def test_ninefold_is_nothing_special() -> None:
+    """No warning."""
+    found = predict(device_bound(), parse_scenario(["faster_kernels(speedup=9)"]))
+
+    assert not any("times as fast" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_missed"),
+    [
+        ("faster_host(speedup=2)", False),
+        ("cpu_cores(n=2)", False),
+        ("gradient_accumulation(k=1)", False),
+        ("amp", True),
+    ],
+)
+def test_a_calibration_is_missed_where_it_could_tell(text: str, *, is_missed: bool) -> None:
+    """Not of a figure that the user gives, of what cannot be timed, or of what changes nothing."""
+    told = calibration([(name, "[]", 100.0) for name in ("aten::addmm", "aten::relu", "aten::mm")])
+    found = predict(cpu_job(), parse_scenario([text, "faster_host(speedup=3)"]), told)
+
+    missed = [warning for warning in found.warnings if "does not cover" in warning]
+    assert len(missed) == is_missed
+    assert all(warning.startswith(f"the calibration does not cover {text}: ") for warning in missed)
+
+
+def test_a_change_that_leaves_nothing_cannot_be_predicted() -> None:
+    """Kernels a thousand million times as fast, and no host: the step would take no time."""
+    with pytest.raises(TransformError, match="nothing is left of the step"):
+        predict(device_bound(), parse_scenario(["faster_kernels(speedup=1e9)"]))
+
+
+def test_hardware_is_told_by_the_lanes() -> None:
+    """A stream makes a GPU job, threads alone a CPU job."""
+    assert has_device(device_bound())
+    assert not has_device(literal([("step", "host", 0, 10, None)]))
+
+
+def test_added_transfers_are_not_scaled_with_the_recording() -> None:
+    """A replay that is 2 % short says nothing about a network: what it adds is added."""
+    before = predict(cpu_job(), ())
+    missed = replace(
+        before,
+        measured=replace(before.measured, step_ns=102.0),
+        replayed_before_ns=100.0,
+        replayed_after_ns=300.0,
+        critical_path_before={"host": 100.0},
+        critical_path_after={"host": 110.0, "collective": 150.0, "p2p": 40.0},
+    )
+
+    assert missed.predicted_ns == 1.02 * 110 + 190

@@ -1,0 +1,71 @@
+"""Predicted against measured, next to two null models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from foretrace.analysis.validation import compare, validate
+from foretrace.errors import TransformError
+from foretrace.graph.literal import literal
+from foretrace.transforms.scenario import parse_scenario
+
+SCENARIO = parse_scenario(['faster_kernels(pattern="gemm", speedup=3)'])
+BEFORE = literal(
+    [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)],
+    wrap=True,
+    measured_step_ns=40_000,
+)
+AFTER = literal(
+    [("gemm", "kernel", 0, 15_000, None), ("relu", "kernel", 0, 10_000, None)],
+    wrap=True,
+    measured_step_ns=25_000,
+)
+
+
+def test_errors_are_signed_shares_of_the_measured_value() -> None:
+    """20 µs predicted, 25 measured, 40 before."""
+    found = validate(BEFORE, AFTER, SCENARIO)
+
+    assert found.error == pytest.approx(-0.2)
+    assert found.null_no_change_error == pytest.approx(0.6)
+    assert found.measured_after_source == "profiled"
+    assert not found.is_inside_interval
+
+
+def test_a_better_measurement_can_be_given() -> None:
+    """What the user measured without the profiler is the truth."""
+    found = validate(BEFORE, AFTER, SCENARIO, measured_ns=20_000)
+
+    assert found.error == pytest.approx(0.0)
+    assert found.measured_after_source == "given"
+    assert found.is_inside_interval
+
+
+def test_the_paper_has_no_constants_for_some() -> None:
+    """A user's own figure is no published constant: the second null model is absent or equal."""
+    found = validate(BEFORE, AFTER, SCENARIO)
+
+    assert found.null_paper_error in {None, found.error}
+
+
+def test_a_second_recording_that_drifts_is_doubted() -> None:
+    """Its second half is a fifth slower; a given measurement has no halves."""
+    steps_ns = (25_000, 25_000, 30_000, 30_000)
+    drifting = replace(AFTER, meta=replace(AFTER.meta, unprofiled_step_ns=steps_ns))
+    expected = (
+        "in the second recording, the steps measured without the profiler drift by 20.0%: "
+        "the machine was not quiet"
+    )
+
+    assert expected in validate(BEFORE, drifting, SCENARIO).prediction.warnings
+    assert expected not in validate(BEFORE, AFTER, SCENARIO).prediction.warnings
+    assert expected not in validate(BEFORE, drifting, SCENARIO, measured_ns=1).prediction.warnings
+
+
+@pytest.mark.parametrize("measured_ns", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_measurement_is_a_positive_time(measured_ns: float) -> None:
+    """Nothing else can be compared with."""
+    with pytest.raises(TransformError, match="measured step after"):
+        compare(BEFORE, SCENARIO, measured_ns, "given")

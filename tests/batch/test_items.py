@@ -1,0 +1,180 @@
+"""Items of a study: what is found, and what their keys depend on."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace.batch.config import read_study
+from foretrace.batch.items import (
+    Item,
+    Recording,
+    asked,
+    digested,
+    each_once,
+    failed,
+    found_again,
+    items_of,
+    keyed,
+    pairs_in,
+    version,
+)
+from foretrace.errors import TraceError
+from tests.support.small_trace import small_trace
+from tests.support.studies import FASTER, write_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def recording(folder: Path, name: str = "a") -> Recording:
+    """Return the recording *name* of the study in *folder*."""
+    return digested(Recording(name, name, (str(folder / f"{name}.json"),)))
+
+
+def write_pair(folder: Path, name: str = "amp") -> None:
+    """Write a pair of the small recording, 2 ms before and 1 ms after, into *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    side = {"trace": "recording.json", "facts": {}, "mean_ns": 2_000_000}
+    content = {
+        "device": "cuda",
+        "model": "small",
+        "change": name,
+        "scenario": FASTER,
+        "noise": 0.01,
+        "before": side,
+        "after": {**side, "mean_ns": 1_000_000},
+    }
+    (folder / f"{name}.pair.json").write_text(json.dumps(content), "utf-8")
+    packed = lzma.compress(json.dumps(small_trace()).encode())
+    (folder / "recording.json.xz").write_bytes(packed)
+
+
+def test_a_glob_finds_jobs_and_ranks(tmp_path: Path) -> None:
+    """Each file is a job, or all are ranks of one; repetitions count once."""
+    study = write_study(tmp_path, [FASTER])
+    text = f'scenarios = ["{FASTER}"]\n[[trace]]\npath = "*.json"\n[[trace]]\npath = "a.json"\n'
+    study.write_text(text + '[[trace]]\npath = "*.json"\nranks = true\nmodel = "m"\n', "utf-8")
+    found = items_of(read_study(study), tmp_path)
+
+    assert [(i.recording.name, i.recording.model) for i in found] == [
+        ("a", "a"),
+        ("b", "b"),
+        ("*.json", "m"),
+    ]
+    assert [len(i.recording.files) for i in found] == [1, 1, 2]
+
+
+def test_what_is_missing_after_a_change_is_named(tmp_path: Path) -> None:
+    """Not the recording before it, which is there."""
+    study = write_study(tmp_path, [FASTER])
+    pair = f'[[pair]]\nbefore = "a.json"\nafter = "none.json"\nscenario = "{FASTER}"\n'
+    study.write_text(pair, "utf-8")
+    (item,) = items_of(read_study(study), tmp_path)
+
+    assert item.recording.problem == f"{tmp_path / 'none.json'}: there is no such file"
+
+
+def test_an_absolute_glob_is_taken_as_it_is(tmp_path: Path) -> None:
+    """A study may lie elsewhere than its recordings."""
+    write_study(tmp_path / "here", [FASTER])
+    study = tmp_path / "study.toml"
+    study.write_text(
+        f'scenarios = ["{FASTER}"]\n[[trace]]\npath = "{tmp_path}/here/*.json"\n', "utf-8"
+    )
+
+    assert [i.recording.name for i in items_of(read_study(study), tmp_path)] == ["a", "b"]
+
+
+def test_keys_depend_on_all_that_decides(tmp_path: Path) -> None:
+    """Content, name, what-if, truth and the files that a what-if names; nothing else."""
+    write_study(tmp_path, [FASTER])
+    own = tmp_path / "own.py"
+    own.write_text("def own(graph):\n    return graph\n", "utf-8")
+    base = Item(recording(tmp_path), (f"{own}:own",))
+    keys = [
+        keyed(base).key,
+        keyed(replace(base, scenario=(FASTER,))).key,
+        keyed(replace(base, after_ns=1.0)).key,
+        keyed(replace(base, recording=recording(tmp_path, "b"))).key,
+        keyed(replace(base, recording=replace(base.recording, digest="other"))).key,
+    ]
+    again = keyed(base).key
+    own.write_text("def own(graph):\n    return graph  # changed\n", "utf-8")
+
+    assert again == keys[0]
+    assert len({*keys, keyed(base).key}) == 6
+
+
+def test_a_calibration_beside_a_recording_is_part_of_it(tmp_path: Path) -> None:
+    """It appears, and the digest is another."""
+    write_study(tmp_path, [FASTER])
+    before = recording(tmp_path)
+    (tmp_path / "a.calibration.parquet").write_bytes(b"x")
+
+    assert recording(tmp_path).digest != before.digest
+
+
+def test_a_recording_is_found_again_or_not(tmp_path: Path) -> None:
+    """The same, changed, gone."""
+    write_study(tmp_path, [FASTER])
+    known = recording(tmp_path)
+    path = tmp_path / "a.json"
+
+    assert found_again(known) == known
+
+    path.write_text("{}", "utf-8")
+    with pytest.raises(TraceError, match="changed while the batch ran"):
+        found_again(known)
+    path.unlink()
+    with pytest.raises(TraceError, match="there is no such file"):
+        found_again(known)
+    path.mkdir()
+    with pytest.raises(TraceError, match=r"cannot be read \(Is a directory\)"):
+        found_again(known)
+
+
+def test_pairs_of_a_folder_bring_their_what_if(tmp_path: Path) -> None:
+    """Name, model and scenario stand in the pair; one may be chosen."""
+    write_pair(tmp_path, "amp")
+    write_pair(tmp_path, "tf32")
+    first, second = pairs_in(tmp_path)
+
+    assert (first.recording.name, first.recording.model) == ("cuda/small/amp", "small")
+    assert first.scenario == (FASTER,)
+    assert first.names == "faster_host"
+    assert second.recording.pair == "tf32.pair.json"
+    assert pairs_in(tmp_path, "tf32.pair.json") == [second]
+    assert found_again(first.recording) == first.recording
+
+
+def test_a_broken_archive_is_one_item_with_its_problem(tmp_path: Path) -> None:
+    """No archive, no such pair, no recording in it: each is said."""
+    (tmp_path / "x.tar").write_bytes(b"no archive")
+    (broken,) = pairs_in(tmp_path / "x.tar")
+    (missing,) = pairs_in(tmp_path, "amp.pair.json")
+    write_pair(tmp_path / "pairs")
+    (tmp_path / "pairs" / "recording.json.xz").unlink()
+    (incomplete,) = pairs_in(tmp_path / "pairs")
+
+    assert "is no archive" in str(broken.recording.problem)
+    assert str(missing.recording.problem).endswith("amp.pair.json is not in it")
+    assert str(incomplete.recording.problem).endswith("recording.json.xz is not in it")
+
+
+def test_what_could_not_be_made_is_an_item() -> None:
+    """It keeps the scenario and the reason; asking twice is asking once."""
+    item = failed("cpu/x/amp", "x", ("amp",), "no room")
+
+    assert (item.scenario, item.recording.problem) == (("amp",), "no room")
+    assert each_once([item, *asked(item.recording, [("amp",)])]) == [item]
+
+
+def test_the_version_names_the_code() -> None:
+    """A hash of all files follows the version of the package."""
+    assert version().startswith("0.1.0+")
+    assert len(version()) == len("0.1.0+") + 12

@@ -1,0 +1,112 @@
+"""What a device adds: gaps by kind of neighbours, latency by kind of work."""
+
+from __future__ import annotations
+
+import pytest
+
+from foretrace.graph.infer.stream_gaps import (
+    DEFAULT_LATENCY_NS,
+    kernel_gaps,
+    launch_lags,
+    stream_lags,
+)
+from foretrace.graph.infer.waits import split_waiting
+from foretrace.graph.model import Rules
+from tests.support.tiny import Row, call, copy, kernel, parsed
+
+UP = "HtoD (Pinned -> Device)"
+
+
+def launched(*tasks: Row) -> list[Row]:
+    """Return *tasks* and a launch of each at the very beginning."""
+    return [*(call(i, 1, row["correlation"]) for i, row in enumerate(tasks)), *tasks]
+
+
+def lags(rows: list[Row], *, from_start: bool = True) -> tuple[list[int], int]:
+    """Return launch lags per device task, and that of plain kernels."""
+    events, host, devices = parsed(rows)
+    waits = split_waiting(events, host, devices, Rules())
+    found, plain = launch_lags(events, devices, host, waits, from_start=from_start)
+    return found.tolist(), plain
+
+
+def test_gap_is_the_mean_by_kinds_of_neighbours() -> None:
+    """Kernels lie 1 and 3 µs apart, the copy 5 µs behind; each lag is its kinds' mean."""
+    rows = launched(
+        kernel(100, 10, 1),
+        kernel(111, 10, 2),
+        kernel(124, 10, 3),
+        copy(139, 10, 4, UP),
+        kernel(200, 10, 5),
+    )
+    _, host, devices = parsed(rows)
+    gaps = kernel_gaps(devices, host)
+
+    assert gaps == {("kernel", "kernel"): 2_000, ("kernel", "memcpy"): 5_000}
+    assert stream_lags(devices, gaps).tolist() == [0, 2_000, 2_000, 5_000, 3_500]
+
+
+def test_pause_of_a_late_launch_is_no_gap() -> None:
+    """The second kernel was launched after the first one had ended."""
+    rows = [call(0, 1, 1), kernel(10, 10, 1), call(21, 1, 2), kernel(27, 10, 2)]
+    _, host, devices = parsed(rows)
+
+    assert kernel_gaps(devices, host) == {}
+    assert stream_lags(devices, {}).tolist() == [0, 0]
+
+
+def test_gap_while_another_stream_works_does_not_count() -> None:
+    """The 9 µs pause has a neighbour that contends; the 1 µs pause has none."""
+    rows = launched(
+        kernel(100, 10, 1),
+        kernel(119, 10, 2),
+        kernel(100, 25, 3, stream=8),
+        kernel(500, 10, 4),
+        kernel(511, 10, 5),
+    )
+    _, host, devices = parsed(rows)
+
+    assert kernel_gaps(devices, host) == {("kernel", "kernel"): 1_000}
+
+
+def test_gap_beside_another_stream_is_better_than_none() -> None:
+    """Where every pair has a neighbour, they count."""
+    rows = launched(kernel(100, 10, 1), kernel(119, 10, 2), kernel(100, 30, 3, stream=8))
+    _, host, devices = parsed(rows)
+
+    assert kernel_gaps(devices, host) == {("kernel", "kernel"): 9_000}
+
+
+def test_latency_is_the_median_by_class_of_work() -> None:
+    """Kernels 6, 8, 30 µs; large copies 20, small ones 12; a fill 7. Queued work does not count."""
+    rows = []
+    for number, latency in enumerate((6, 8, 30)):
+        at = 100 * number
+        rows += [call(at, 5, number), kernel(at + latency, 20, number)]
+    for number, latency, size in ((3, 20, 1e6), (4, 12, 100.0)):
+        at = 100 * number
+        rows += [call(at, 5, number), copy(at + latency, 30, number, UP, bytes=size)]
+    fill = {**kernel(507, 10, 5, name="Memset (Device)"), "kind": "memset"}
+    rows += [call(500, 5, 5), fill, call(501, 5, 6), kernel(517, 9, 6)]
+    found, plain = lags(rows)
+
+    assert plain == 8_000
+    assert found == [8_000, 8_000, 8_000, 20_000, 12_000, 7_000, 8_000]
+
+
+def test_latency_where_no_stream_was_ever_idle() -> None:
+    """Every launch met a busy stream: a default, never the backlog's length."""
+    rows = [kernel(0, 500, 9), call(10, 5, 1), kernel(500, 10, 1)]
+
+    assert lags(rows) == ([DEFAULT_LATENCY_NS] * 2, DEFAULT_LATENCY_NS)
+
+
+def test_device_alone_takes_the_default() -> None:
+    """No host, no launches, no latency."""
+    assert lags([kernel(0, 10, 1)]) == ([DEFAULT_LATENCY_NS], DEFAULT_LATENCY_NS)
+
+
+@pytest.mark.parametrize(("from_start", "lag"), [(True, 8_000), (False, 13_000)])
+def test_launch_counted_from_the_end_of_its_call(from_start: bool, lag: int) -> None:  # noqa: FBT001  # a pytest parameter
+    """With the rule off the call's own 5 µs come on top."""
+    assert lags([call(0, 5, 1), kernel(8, 9, 1)], from_start=from_start) == ([lag], 8_000)

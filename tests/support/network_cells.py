@@ -1,0 +1,39 @@
+"""A measured cell, for tests of what is made of such cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretrace.tracer.lab.network.cells import Measured, Run
+
+
+def run(**settings: Any) -> Run:
+    """Return a visit of two ranks to a step of 100 ns that sent 2 MB as it should."""
+    values: dict[str, Any] = {
+        "step_ns": ((100, 100), (100, 100)),
+        "forward_ns": ((40, 40), (40, 40)),
+        "lone_ns": ((80, 80), (80, 80)),
+        "lone_forward_ns": ((40, 40), (40, 40)),
+        "tx_bytes": (2_000_000, 2_000_000),
+        "expected_bytes": (2_000_000, 2_000_000),
+    }
+    return Run(**{**values, **settings})
+
+
+def cell(*runs: Run) -> Measured:
+    """Return ``gpt`` trained by DDP on two ranks at 300 Mbit/s, visited in *runs*."""
+    return Measured(
+        name="ddp gpt x2 cap_mb=25 300mbit",
+        scheme="ddp",
+        model="gpt",
+        ranks=2,
+        rate_mbit=300,
+        burst_bytes=131_072,
+        congestion_control="reno",
+        racks=(0, 0),
+        uplink_mbit=None,
+        options={"cap_mb": 25},
+        runs=runs,
+        job="gpt-x2",
+        facts={"bucket_bytes": [10, 20]},
+    )

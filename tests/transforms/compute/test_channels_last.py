@@ -1,0 +1,58 @@
+"""channels_last: layout changes go; on a CPU calibration or a guess decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.graph.literal import literal
+from foretrace.testing import check_transform
+from foretrace.transforms.compute.channels_last import channels_last
+from tests.support.graphs import cpu_job, gpu_job
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+TO = "void cudnn::ops::nchwToNhwcKernel<float, float, float>"
+BACK = "void cudnn::ops::nhwcToNchwKernel<float, float, float>"
+CONV = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc"
+
+
+def test_only_the_input_is_turned_around() -> None:
+    """Of five layout changes in a step the first is left."""
+    names = [TO, CONV, BACK, TO, TO, CONV, BACK]
+    graph = literal([(name, "kernel", 0, 100, "forward") for name in names])
+
+    changed = check_transform(channels_last, graph)
+
+    assert changed.tasks["name"].tolist() == [TO, CONV, CONV]
+    assert "4 layout changes per step go away" in changed.notes[0]
+
+
+def test_convolutions_in_the_layout_they_are_given_gain_nothing() -> None:
+    """That is an error, not a gain of 0 %."""
+    graph = literal([(CONV, "kernel", 0, 100, "forward")])
+
+    with pytest.raises(TransformError, match="no kernel turns images around"):
+        channels_last(graph)
+
+
+@pytest.mark.parametrize("graph", [gpu_job(), cpu_job()])
+def test_a_job_without_convolutions_has_no_images(graph: Graph) -> None:
+    """The error says what was looked for."""
+    with pytest.raises(TransformError, match="no convolution in forward or backward"):
+        channels_last(graph)
+
+
+def test_a_cpu_without_calibration_is_a_guess_and_says_so() -> None:
+    """Convolutions and norms take 0.8 of their time; products and the update what they did."""
+    names = ["aten::mkldnn_convolution", "aten::native_batch_norm", "aten::addmm"]
+    graph = literal([(name, "host", 0, 100, "forward") for name in names])
+
+    changed = check_transform(channels_last, graph)
+
+    assert changed.tasks["work_ns"].tolist() == [80, 80, 100]
+    assert changed.tasks["cost"].tolist() == ["prior", "prior", "recorded"]
+    assert changed.notes[0].startswith("channels_last: a guess without calibration")

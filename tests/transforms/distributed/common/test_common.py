@@ -1,0 +1,61 @@
+"""What every scheme asks of a job before it makes several workers of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.graph.literal import literal
+from foretrace.graph.network import network_of
+from foretrace.transforms.cluster.presets import load_cluster
+from foretrace.transforms.distributed.common.collective_tasks import workers_of
+from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
+from tests.support.graphs import cpu_job, gpu_job
+
+NOWHERE: dict[str, Any] = {"cluster": None, "network": None, "nodes": None}
+
+
+def test_a_job_of_one_worker_is_placed() -> None:
+    """Two workers at 25 Gbit/s."""
+    placed = place_alone(cpu_job(), "p3", 2, **{**NOWHERE, "network": "25Gbps"})
+
+    assert placed.devices == (0, 1)
+    assert workers_of(of_workers(cpu_job(), 2, placed), "p3") is placed
+    assert of_workers(cpu_job(), 2).meta.world_size == 2
+
+
+def test_devices_for_devices_only() -> None:
+    """A cluster of GPUs is none for a CPU job."""
+    assert place_alone(gpu_job(), "p3", 2, **{**NOWHERE, "cluster": "dgx-a100"}).devices == (0, 1)
+    with pytest.raises(TransformError, match="joins devices, and this is a CPU job"):
+        place_alone(cpu_job(), "p3", 2, **{**NOWHERE, "cluster": "dgx-a100"})
+
+
+def test_a_job_that_communicates_is_refused() -> None:
+    """It has its peers."""
+    graph = literal([("ncclAllReduce", "collective", 0, 5, None)])
+
+    with pytest.raises(TransformError, match="p3 starts from the recording of a job on one worker"):
+        place_alone(graph, "p3", 2, **{**NOWHERE, "network": "25Gbps"})
+
+
+def test_no_workers_are_refused() -> None:
+    """None is too few."""
+    with pytest.raises(TransformError, match="workers=0 is out of range"):
+        place_alone(cpu_job(), "p3", 0, **{**NOWHERE, "network": "25Gbps"})
+
+
+def test_transfers_and_what_overlaps_slow_each_other() -> None:
+    """Kernels and NCCL by what is known of devices; computing and gloo by what a cluster says."""
+    on_host, on_device = (
+        network_of(overlapping(job, [1], load_cluster(name)))
+        for job, name in ((cpu_job(), "shaped-links"), (gpu_job(), "dgx-a100"))
+    )
+
+    assert on_host is not None
+    assert (on_host.members, on_host.slowed) == (((1, 0),), ("host",))
+    assert on_host.compute_share < 1
+    assert on_device is not None
+    assert (on_device.transfer_share, on_device.slowed) == (0.9, ("kernel",))

@@ -1,0 +1,139 @@
+"""blueconnect: the stages of an all-reduce, the levels they run on, and who waits for the last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.graph.literal import literal
+from foretrace.graph.network import network_of
+from foretrace.replaying.replay import replay
+from foretrace.testing import check_transform
+from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.presets import ethernet, load_cluster
+from foretrace.transforms.collectives.concurrent import cost_at_once
+from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.distributed.blueconnect import blueconnect
+from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.ddp.ddp import ddp
+from tests.support.sharded_jobs import device_job, host_job
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+RACKS = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.2), (0, 1, 2, 3))
+SIZE = 4_000_000.0
+
+
+def reduces(*ready_ns: int) -> Graph:
+    """Return a step: an all-reduce behind each kernel of so many ns, and an update after all."""
+    count = len(ready_ns)
+    kernels = [("mm", "kernel", 0, ns, "backward") for ns in ready_ns]
+    reduce = [("all_reduce", "collective", 1, 0, "communication")] * count
+    graph = literal(
+        [*kernels, ("update", "kernel", 0, 1_000, "optimizer"), *reduce],
+        [(at, count + 1 + at, "event") for at in range(count)] + [(2 * count, count, "event")],
+        columns={
+            "bytes": [np.nan] * (count + 1) + [SIZE] * count,
+            "work_ns": [*ready_ns, 1_000]
+            + [collective_cost(*RACKS, "all_reduce", SIZE).ns + 7_000] * count,
+        },
+        wrap=True,
+    )
+    return with_workers(graph, RACKS)
+
+
+def stage(kind: str, groups: list[tuple[int, ...]], size: float) -> int:
+    """Return what one stage costs while all groups of its level run theirs."""
+    return cost_at_once(RACKS.cluster, groups, kind, size).ns
+
+
+INSIDE: list[tuple[int, ...]] = [(0, 1), (2, 3)]
+ACROSS: list[tuple[int, ...]] = [(0, 2), (1, 3)]
+
+
+def test_one_all_reduce_becomes_three_stages_in_a_row() -> None:
+    """Scattered in the racks, all-reduced across them, gathered in the racks; 7 µs beside stay."""
+    changed = blueconnect(reduces(1_000_000))
+    stages = [
+        stage("reduce_scatter", INSIDE, SIZE) + 7_000,
+        stage("all_reduce", ACROSS, SIZE / 2),
+        stage("all_gather", INSIDE, SIZE),
+    ]
+    tasks = changed.tasks[changed.tasks["kind"] == "collective"]
+
+    assert sorted(tasks["work_ns"]) == sorted(stages)
+    assert replay(changed).step_ns == 1_000_000 + sum(stages) + 1_000
+
+
+def test_buckets_overlap_on_different_levels() -> None:
+    """While one bucket crosses the racks, the next is scattered inside."""
+    changed = blueconnect(reduces(1_000, 1_000))
+    timeline = replay(changed)
+    names = changed.tasks["name"].astype(str)
+    scatters, across = (
+        sorted(
+            changed.tasks.index[names == f"BlueConnect {kind}"], key=lambda r: timeline.start_ns[r]
+        )
+        for kind in ("reduce_scatter", "all_reduce")
+    )
+
+    assert timeline.start_ns[scatters[1]] < timeline.end_ns[across[0]]
+    assert timeline.start_ns[across[1]] >= timeline.end_ns[across[0]]
+
+
+def test_narrow_uplink_carries_half() -> None:
+    """A ring sends 1.5 of the size through the uplink; two rails of half the size send 1 in all."""
+    whole = reduces(1_000_000)
+    before, after = replay(whole).step_ns, replay(blueconnect(whole)).step_ns
+
+    assert before > after > before / 2
+
+
+def test_machines_of_several_devices_are_a_level() -> None:
+    """Two DGX A100: 8 inside, 2 across."""
+    graph = ddp(device_job(), workers=16, cluster="dgx-a100", bucket_cap_mb=1)
+    changed = blueconnect(graph)
+
+    assert changed.notes[-1].endswith("become 8 x 2 stages")
+    before, after = (network_of(each) for each in (graph, changed))
+    assert before is not None
+    assert after is not None
+    assert len(after.members) == len(before.members) + 2
+
+
+def test_one_level_has_nothing_to_decompose() -> None:
+    """All GPUs of one machine."""
+    with pytest.raises(TransformError, match="all workers are on one level of the network"):
+        blueconnect(with_workers(reduces(9), Placed(load_cluster("dgx-a100"), tuple(range(8)))))
+
+
+def test_uneven_groups_are_refused() -> None:
+    """Three ranks in two racks."""
+    with pytest.raises(TransformError, match="as many of its devices in each machine and switch"):
+        blueconnect(with_workers(reduces(9), RACKS._replace(devices=(0, 1, 2))))
+
+
+def test_a_graph_without_workers_or_sizes_is_refused() -> None:
+    """A recording says neither where its ranks are nor, sometimes, how large its tensors were."""
+    graph = reduces(9)
+    nothing = replace(graph, extra={})
+    sizeless = replace(graph, tasks=graph.tasks.assign(bytes=np.nan))
+
+    with pytest.raises(TransformError, match="blueconnect needs a job whose workers and network"):
+        blueconnect(nothing)
+    with pytest.raises(TransformError, match="needs the bytes of every all-reduce"):
+        blueconnect(sizeless)
+    with pytest.raises(TransformError, match="no all_reduce in this graph"):
+        blueconnect(host_job())
+
+
+def test_contract() -> None:
+    """Input untouched, output valid, the same twice, labelled and explained."""
+    check_transform(blueconnect, reduces(1_000, 2_000))
+    on_host = ddp(host_job(), workers=4, network="1Gbps", bucket_cap_mb=1)
+    check_transform(blueconnect, with_workers(on_host, RACKS))

@@ -1,0 +1,187 @@
+"""Time what cannot be taken apart: a whole optimizer update, a checkpointed segment's overhead.
+
+An update depends on values (zeros and denormals are slow on a CPU), so it is run on copies of the
+job's own parameters, gradients and state.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from foretrace.errors import RecordError
+from foretrace.tracer.calibration.file import Timing
+from foretrace.tracer.calibration.operator_timer import spread
+from foretrace.tracer.job import runner
+from foretrace.tracer.timing import watch_core, without
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from foretrace.tracer.job import Job
+
+AS_IT_IS = ""
+FLAGS = {
+    "loop": {"foreach": False, "fused": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
+RUNS = 7
+FLUSH_BYTES = 64 << 20  # as much as forward and backward touch in between
+CHECKPOINT_RUNS = 25
+
+
+def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
+    """Time one update of *job*'s optimizer as it is, under "", and as each of *kinds*.
+
+    Runs one step of the job, for its gradients.
+
+    Raises
+    ------
+    RecordError
+        There is no optimizer, it has no gradients, or its class has no such kind.
+    """
+    optimizer = getattr(job.optimizer, "optimizer", job.optimizer)  # some wrap the real one
+    if optimizer is None:
+        raise RecordError(f"{job.name!r} names no optimizer: give Job(optimizer=...)")
+    gradients = _gradients(job, optimizer)
+    wanted = {AS_IT_IS: {}, **{kind: _flags(optimizer, kind) for kind in kinds}}
+    copies = {kind: _copy(optimizer, gradients, flags) for kind, flags in wanted.items()}
+    return _interleaved(
+        {kind: new.step for kind, new in copies.items()},
+        RUNS,
+        FLUSH_BYTES,
+        _device(gradients.values()),
+        before=lambda kind: _as_backward_leaves_it(copies[kind]),
+    )
+
+
+def _as_backward_leaves_it(optimizer: Any) -> None:
+    """Touch weights and gradients in the order in which backward does: the last are in cache."""
+    with torch.no_grad():
+        for group in reversed(optimizer.param_groups):
+            for parameter in reversed(group["params"]):
+                if parameter.grad is not None:
+                    parameter.sum()
+                    parameter.grad.mul_(1)
+
+
+def _flags(optimizer: Any, kind: str) -> dict[str, bool]:
+    known = inspect.signature(type(optimizer)).parameters
+    wanted = FLAGS.get(kind, {})
+    if not any(value and name in known for name, value in wanted.items()) and kind != "loop":
+        raise RecordError(f"{type(optimizer).__name__} has no form {kind!r}")
+    return {name: value for name, value in wanted.items() if name in known}
+
+
+def _gradients(job: Job, optimizer: Any) -> dict[Any, torch.Tensor]:
+    """Return a copy of the gradients that *optimizer* finds in a step, by parameter."""
+    found: dict[Any, torch.Tensor] = {}
+
+    def keep(*_arguments: Any) -> None:
+        for group in optimizer.param_groups:
+            found.update({p: p.grad.clone() for p in group["params"] if p.grad is not None})
+
+    hook = optimizer.register_step_pre_hook(keep)
+    try:
+        runner(job)()
+    finally:
+        hook.remove()
+    if not found:
+        raise RecordError(f"the optimizer of {job.name!r} was not called, or found no gradients")
+    return found
+
+
+def _copy(optimizer: Any, gradients: Mapping[Any, torch.Tensor], flags: Mapping[str, bool]) -> Any:
+    """Return an optimizer of the same class and state on copies, with other *flags*."""
+    groups = []
+    for group in optimizer.param_groups:
+        copies = [parameter.detach().clone().requires_grad_() for parameter in group["params"]]
+        for parameter, original in zip(copies, group["params"], strict=True):
+            parameter.grad = gradients[original].clone() if original in gradients else None
+        options = {name: value for name, value in group.items() if name != "params"}
+        groups.append({**options, "params": copies, **(_no_flags(group) if flags else {}), **flags})
+    new = type(optimizer)(groups)
+    state = copy.deepcopy(optimizer.state_dict())
+    for saved, group in zip(state["param_groups"], groups, strict=True):
+        saved.update({name: value for name, value in group.items() if name != "params"})
+    new.load_state_dict(state)
+    return new
+
+
+def _no_flags(group: Mapping[str, Any]) -> dict[str, bool]:
+    return {name: False for name in ("foreach", "fused") if name in group}
+
+
+def checkpoint_times(device: str) -> Timing:
+    """Time what a checkpointed segment costs the host beyond running its forward twice."""
+    layer = torch.nn.Linear(8, 8).to(device)
+    x = torch.ones(8, 8, device=device, requires_grad=True)
+    forms: dict[str, Callable[[], object]] = {
+        "forward": lambda: layer(x),
+        "both": lambda: layer(x).sum().backward(),
+        "checkpointed": lambda: checkpoint(layer, x, use_reentrant=False).sum().backward(),
+    }
+    times = _interleaved(forms, CHECKPOINT_RUNS, FLUSH_BYTES // 8, device)
+    extra = times["checkpointed"].ns - times["both"].ns - times["forward"].ns
+    return Timing(ns=max(extra, 0.0), spread=times["checkpointed"].spread)
+
+
+def _interleaved(
+    forms: Mapping[str, Callable[[], object]],
+    runs: int,
+    flush_bytes: int,
+    device: str,
+    before: Callable[[str], None] = lambda _name: None,
+) -> dict[str, Timing]:
+    """Run each form in turn, after a warm run, the caches emptied and *before* called each time."""
+    flush = torch.ones(flush_bytes // 4, device=device)
+    host: dict[str, list[int]] = {name: [] for name in forms}
+    kernels: dict[str, list[float]] = {name: [] for name in forms}
+    for turn in range(1 + runs):
+        for name, run in forms.items():
+            flush.add_(1)
+            before(name)
+            host_ns, device_ns = _once(run, device)
+            if turn:
+                host[name].append(host_ns)
+                kernels[name].append(device_ns)
+    return {
+        name: Timing(float(median(host[name])), median(kernels[name]), spread(host[name]))
+        for name in forms
+    }
+
+
+def _once(run: Callable[[], object], device: str) -> tuple[int, float]:
+    """Return what *run* takes on the host and on the device, in ns."""
+    if device == "cpu":
+        away_ns, began = watch_core(), time.perf_counter_ns()
+        run()
+        length = time.perf_counter_ns() - began
+        return without(away_ns(), length), math.nan
+    return _once_on_device(run)
+
+
+def _once_on_device(
+    run: Callable[[], object],
+) -> tuple[int, float]:  # pragma: no cover - needs a GPU
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    began = time.perf_counter_ns()
+    run()
+    host_ns = time.perf_counter_ns() - began
+    end.record()
+    torch.cuda.synchronize()
+    return host_ns, start.elapsed_time(end) * 1e6
+
+
+def _device(tensors: Any) -> str:
+    return str(next(iter(tensors)).device)

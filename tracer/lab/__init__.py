@@ -1,0 +1,1 @@
+"""Where this project measures: a model zoo, before/after pairs, collectives between processes."""

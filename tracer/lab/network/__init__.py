@@ -1,0 +1,1 @@
+"""Ranks on links in, measured collectives out: what `calibrate --collectives` runs."""

@@ -1,0 +1,1 @@
+"""Names in, jobs out: models, variants and data sets to record."""

@@ -1,0 +1,1 @@
+"""PyTorch's Kineto JSON in, a `Trace` out: `read` names the steps."""

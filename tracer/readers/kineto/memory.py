@@ -1,0 +1,68 @@
+"""What the profiler's memory events say: the most that was allocated on a device.
+
+In: the memory events of a Kineto recording. Out: a few numbers for `TraceMeta.extra`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.tracer.readers.columns import integers
+from foretrace.tracer.readers.kineto.decode import Arguments
+
+if TYPE_CHECKING:
+    from foretrace.tracer.data_issues import Tally
+    from foretrace.tracer.readers.kineto.decode import Recording
+
+MEMORY = Arguments(
+    single=(
+        ("bytes", "Bytes"),
+        ("device", "Device Id"),
+        ("allocated", "Total Allocated"),
+        ("reserved", "Total Reserved"),
+    )
+)
+
+
+def peak_allocation(
+    recording: Recording, rows: np.ndarray, start_ns: np.ndarray, tally: Tally
+) -> dict[str, Any] | None:
+    """Return the peak over the recording in bytes, of the device where it is highest.
+
+    Parameters
+    ----------
+    recording
+        The file.
+    rows
+        Its memory events.
+    start_ns
+        When each of them was.
+
+    Returns
+    -------
+    dict or None
+        ``device``, ``allocated_bytes`` and ``reserved_bytes`` at most (``None`` where the events
+        carry no totals, as until 2021), and ``swing_bytes``, what came and went in between:
+        the highest less the lowest point. ``None`` without any event of a device.
+    """
+    found = recording.arguments(rows, MEMORY)
+    device = integers(found["device"], tally)
+    peaks = []
+    for index in np.unique(device[device >= 0]).tolist():
+        here = device == index
+        order = np.argsort(start_ns[here], kind="stable")
+        change, allocated, reserved = (
+            integers(found[name], tally)[here] for name in ("bytes", "allocated", "reserved")
+        )
+        level = np.cumsum(change[order])
+        peaks.append(
+            {
+                "device": index,
+                "allocated_bytes": int(allocated.max()) if allocated.max() > 0 else None,
+                "reserved_bytes": int(reserved.max()) if reserved.max() > 0 else None,
+                "swing_bytes": int(max(level.max(), 0) - min(level.min(), 0)),
+            }
+        )
+    return max(peaks, key=lambda peak: peak["allocated_bytes"] or peak["swing_bytes"], default=None)

@@ -1,0 +1,176 @@
+"""Read what torch.profiler writes: Kineto's Chrome-trace JSON of every age since 2020."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TraceError
+from foretrace.tracer.data_issues import Tally
+from foretrace.tracer.readers.columns import categorical, integers
+from foretrace.tracer.readers.kineto.columns import event_columns
+from foretrace.tracer.readers.kineto.decode import decode
+from foretrace.tracer.readers.kineto.memory import peak_allocation
+from foretrace.tracer.readers.normalize import finished
+from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
+from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
+
+if TYPE_CHECKING:
+    from foretrace.tracer.readers.kineto.decode import Recording
+
+KIND_OF_CATEGORY = {
+    "cpu_op": "op",
+    "user_annotation": "annotation",
+    "kernel": "kernel",
+    "gpu_memcpy": "memcpy",
+    "gpu_memset": "memset",
+    "cuda_sync": "sync",
+    "gpu_user_annotation": "gpu_annotation",
+    "python_function": "python",
+    "overhead": "overhead",
+    "cpu_instant_event": "memory",
+    # until 2021
+    "Operator": "op",
+    "Runtime": "runtime",
+    "Kernel": "kernel",
+    "Memcpy": "memcpy",
+    "Memset": "memset",
+}
+CALL_CATEGORY = re.compile(r"\w+_(runtime|driver)$")
+"""cuda_runtime and cuda_driver; xpu_runtime, mtia_runtime and whatever comes next."""
+NOT_WORK = "Trace"
+"""Category of the span of the whole recording."""
+RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,4})", re.IGNORECASE)
+MAX_RANK = np.iinfo(np.int16).max
+
+
+def read_kineto(raw: bytes, source: str) -> Trace:
+    """Turn the text of a Kineto file into a trace.
+
+    Parameters
+    ----------
+    raw
+        The uncompressed file.
+    source
+        Its name, for messages; a rank in it counts when the file says none.
+
+    Raises
+    ------
+    TraceError
+        If it is no trace of torch.profiler, or holds no usable event.
+    """
+    tally = Tally()
+    recording = decode(raw, source, tally)
+    kind = _kinds(recording, source, tally)
+    values = event_columns(recording, kind, tally)
+    _count_the_rest(recording, tally)
+    root = recording.meta
+    rank, own_rank = _rank(root, source)
+    values["rank"] = np.full(len(kind), rank, np.int16)
+    properties = [p for p in _list(root.get("deviceProperties")) if isinstance(p, dict)]
+    add_resident_blocks(values, _limits(properties))
+    memory = np.flatnonzero(values["kind"] == "memory")
+    peak = peak_allocation(recording, memory, values["start_ns"][memory], tally)
+    frame, first = finished(values, source, tally)
+    info = root.get("distributedInfo")
+    info = info if isinstance(info, dict) else {}
+    extra: dict[str, Any] = {"origin_ns": first + _integer(root.get("baseTimeNanoseconds"), 0)}
+    extra["own_rank"] = own_rank
+    if peak is not None:
+        extra["memory"] = peak
+    if _list(info.get("pg_config")):
+        extra["process_groups"] = info["pg_config"]
+    meta = TraceMeta(
+        format="kineto",
+        source=source,
+        devices=tuple(_device(p, place) for place, p in enumerate(properties)),
+        ranks=(rank,),
+        world_size=_integer(info.get("world_size"), 0) or None,
+        warnings=tally.counts(),
+        extra=extra,
+    )
+    return Trace(frame, meta)
+
+
+def _kinds(recording: Recording, source: str, tally: Tally) -> np.ndarray:
+    """Return the place of each event's kind in `EVENT_KINDS`, or −1."""
+    categories = categorical(recording.columns["cat"])
+    place = {kind: i for i, kind in enumerate(EVENT_KINDS)}
+    kinds = [place.get(_kind(str(c)), -1) for c in categories.categories]
+    kind = np.array([*kinds, -1], dtype=np.int8)[categories.codes]
+    if not (kind >= 0).any():
+        found = sorted(str(c) for c in categories.categories if c != NOT_WORK)
+        if found:
+            listed = ", ".join(found[:3])
+            raise TraceError(
+                f"{source}: none of its {len(kind)} events has a category that torch.profiler "
+                f"writes (found {listed}); it is another tool's timeline"
+            )
+        raise TraceError(f"{source}: it holds no events; was the profiler stopped too early?")
+    span = np.array([*(c == NOT_WORK for c in categories.categories), False])[categories.codes]
+    tally.add("unknown_category", int(((kind < 0) & ~span).sum()))
+    return kind
+
+
+def _kind(category: str) -> str:
+    return "runtime" if CALL_CATEGORY.match(category) else KIND_OF_CATEGORY.get(category, "")
+
+
+def _count_the_rest(recording: Recording, tally: Tally) -> None:
+    tally.add("unfinished_ranges", recording.unfinished)
+    starts, ends = (
+        np.unique(integers(ids, tally)) for ids in (recording.flow_starts, recording.flow_ends)
+    )
+    tally.add("dangling_flows", len(np.setxor1d(starts, ends, assume_unique=True)))
+
+
+def _rank(meta: dict[str, Any], source: str) -> tuple[int, bool]:
+    """Return the rank, and whether the file or its name says it."""
+    info = meta.get("distributedInfo")
+    rank = _integer(info.get("rank"), -1) if isinstance(info, dict) else -1
+    if 0 <= rank <= MAX_RANK:
+        return rank, True
+    match = RANK_IN_NAME.search(source)
+    return (int(match[1]), True) if match else (0, False)
+
+
+def _integer(value: Any, otherwise: int) -> int:
+    """Return a whole number that the file may also write as a string."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return otherwise
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _device(properties: dict[str, Any], place: int) -> Device:
+    def size(key: str) -> int | None:
+        return _integer(properties.get(key), 0) or None
+
+    return Device(
+        index=_integer(properties.get("id"), place),
+        name=str(properties.get("name") or ""),
+        sm_count=size("numSms"),
+        memory_bytes=size("totalGlobalMem"),
+        threads_per_sm=size("maxThreadsPerMultiprocessor"),
+    )
+
+
+def _limits(properties: list[dict[str, Any]]) -> dict[int, Limits]:
+    def number(device: dict[str, Any], key: str) -> int:
+        return _integer(device.get(key), 0)
+
+    return {
+        _integer(device.get("id"), place): Limits(
+            warps=number(device, "maxThreadsPerMultiprocessor") // WARP,
+            registers=number(device, "regsPerMultiprocessor"),
+            shared_bytes=number(device, "sharedMemPerMultiprocessor"),
+            capability=(number(device, "computeMajor"), number(device, "computeMinor")),
+        )
+        for place, device in enumerate(properties)
+    }

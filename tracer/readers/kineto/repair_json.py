@@ -1,0 +1,126 @@
+"""Mend JSON that others refuse: stray bytes, quotes, backslashes and commas, and cut files."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foretrace.tracer.data_issues import Tally
+
+REPLACEMENT = "\ufffd"
+CONTROL = re.compile(r"[\x00-\x1f]")
+ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
+STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+BOUNDARY = re.compile(r'\}\s*(?:,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts)")|(?=\]))')
+"""Where an event ends and the next one begins, or the list ends."""
+CLOSING_QUOTE = re.compile(r'"\s*(?::|,\s*["{\[\-\dtfn]|[}\]])')
+QUOTE = re.compile(r'\\.|"', re.DOTALL)
+SEPARATORS = re.compile(r"[\s,]*")
+
+
+def mend(raw: bytes, tally: Tally) -> str:
+    """Return *raw* as text, with everything mended that needs no knowledge of the structure."""
+    text = raw.decode("utf-8-sig", errors="replace")
+    tally.add("bad_utf8", text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode()))
+    text = _double_stray_backslashes(text, tally)
+    text, commas = TRAILING_COMMA.subn("", text)
+    tally.add("trailing_commas", commas)
+    controls = sum(len(CONTROL.findall(m[0])) for m in STRING.finditer(text))
+    tally.add("control_characters", controls)
+    return text
+
+
+def _double_stray_backslashes(text: str, tally: Tally) -> str:
+    stray = 0
+
+    def double(match: re.Match[str]) -> str:
+        nonlocal stray
+        if match[1]:
+            return match[0]
+        stray += 1
+        return r"\\"
+
+    text = ESCAPE.sub(double, text)
+    tally.add("bad_escapes", stray)
+    return text
+
+
+def salvage(text: str, tally: Tally) -> Any:
+    """Read the events of damaged text one by one, with the metadata around them.
+
+    Returns the root as `json.loads` would, or None if there is nothing to read.
+    """
+    key = text.find('"traceEvents"')
+    bare = text.lstrip()[:1] == "["
+    start = text.find("[", max(key, 0))
+    if start < 0 or not (bare or key >= 0):
+        return None
+    events, end = _events(text, start + 1, tally)
+    if bare:
+        return events or None
+    head = _metadata(text[:key] + '"traceEvents": []}')
+    tail = _metadata("{" + text[end + 1 :].lstrip(" \t\r\n,"))
+    if tail is None and end < len(text):
+        tally.add("truncated")
+    return (head or {}) | (tail or {}) | {"traceEvents": events}
+
+
+def _events(text: str, position: int, tally: Tally) -> tuple[list[Any], int]:
+    """Return the events from *position* on, and where their list ends."""
+    decoder = json.JSONDecoder(strict=False, parse_float=Decimal)
+    events: list[Any] = []
+    while True:
+        position = _after(SEPARATORS, text, position)
+        if text[position : position + 1] == "]":
+            return events, position
+        try:
+            event, position = decoder.raw_decode(text, position)
+        except ValueError:
+            boundary = BOUNDARY.search(text, position)
+            if boundary is None:
+                tally.add("truncated")
+                return events, len(text)
+            event = _event_with_quotes(text[position : boundary.start() + 1], tally)
+            position = boundary.start() + 1
+        if event is not None:
+            events.append(event)
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
+
+
+def _event_with_quotes(chunk: str, tally: Tally) -> Any:
+    """Read one event after escaping the quotes inside its strings; None if that does not help."""
+    pieces, done, inside, mended = [], 0, False, 0
+    for match in QUOTE.finditer(chunk):
+        if match[0] != '"':
+            continue
+        if not inside:
+            inside = True
+        elif CLOSING_QUOTE.match(chunk, match.start()):
+            inside = False
+        else:
+            pieces += [chunk[done : match.start()], "\\"]
+            done = match.start()
+            mended += 1
+    try:
+        event = json.loads("".join(pieces) + chunk[done:], strict=False, parse_float=Decimal)
+    except ValueError:
+        tally.add("unreadable_events")
+        return None
+    tally.add("raw_quotes", mended)
+    return event
+
+
+def _metadata(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text, strict=False)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

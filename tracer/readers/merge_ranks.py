@@ -1,0 +1,189 @@
+"""Several ranks of one job on one clock.
+
+A collective ends on all its ranks at the same moment and begins whenever each of them arrives, so
+clocks are aligned on the *ends*.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from foretrace.errors import TraceError
+from foretrace.tracer.data_issues import LEVELS, Tally
+from foretrace.tracer.readers.columns import from_codes
+from foretrace.tracer.trace import EVENT_COLUMNS, Trace
+from foretrace.util.schema import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEVICE_COLLECTIVE = re.compile(r"(nccl|rccl|oneccl).*(Kernel|_)", re.IGNORECASE)
+HOST_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):", re.IGNORECASE)
+ALL_TO_ALL = re.compile(r"all_?(to|2)_?all", re.IGNORECASE)
+"""NCCL runs an all-to-all as sends and receives; where there is one, those are collectives."""
+POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
+SAME_CLOCK_NS = 3600 * 10**9
+"""Origins further apart than an hour are clocks that were never set, not one job's ranks."""
+ROUNDS = 3
+
+
+def merged(traces: Sequence[Trace]) -> Trace:
+    """Put the traces of several ranks into one, on one clock.
+
+    The recorded origins are honoured where they can be compared; the rest is an offset per rank,
+    the one that makes the ends of common collectives agree best. ``meta.extra["rank_clocks"]``
+    has, per rank, ``offset_ns`` and the number of ``collectives``, and ``end_spread_ns``, the
+    largest disagreement that is left.
+
+    Raises
+    ------
+    TraceError
+        If there is no trace, or two files say they are the same rank.
+    """
+    if not traces:
+        raise TraceError("no trace given; name at least one file")
+    if len(traces) == 1:
+        return traces[0]
+    tally = Tally()
+    ranks = _ranks(traces, tally)
+    origins = _origins(traces)
+    starts = [t.events["start_ns"].to_numpy() + o for t, o in zip(traces, origins, strict=True)]
+    offsets, clocks = _aligned(traces, starts, tally)
+    starts = [start + offset for start, offset in zip(starts, offsets, strict=True)]
+    first = min(int(start.min()) for start in starts if len(start))
+    columns = _joined(traces, ranks)
+    columns["start_ns"] = np.concatenate(starts) - first
+    order = np.lexsort((-columns["duration_ns"], columns["start_ns"], columns["rank"]))
+    columns = {name: values[order] for name, values in columns.items()}
+    _tally_all(traces, tally)
+    meta = traces[0].meta
+    clocks |= {str(rank): found for rank, found in zip(ranks, clocks.pop("each"), strict=True)}
+    devices = {device.index: device for trace in traces for device in trace.meta.devices}
+    meta = replace(
+        meta,
+        source=f"{meta.source} and {len(traces) - 1} more",
+        devices=tuple(devices[index] for index in sorted(devices)),
+        ranks=tuple(sorted(ranks)),
+        world_size=max([len(traces), *(t.meta.world_size or 0 for t in traces)]),
+        warnings=tally.counts(),
+        extra=meta.extra | {"rank_clocks": clocks},
+    )
+    return Trace(table(EVENT_COLUMNS, columns, len(order)), meta)
+
+
+def _tally_all(traces: Sequence[Trace], tally: Tally) -> None:
+    """Add up what was odd in each trace; of rates and shares, the largest."""
+    for name in dict.fromkeys(name for trace in traces for name in trace.meta.warnings):
+        counts = [trace.meta.warnings.get(name, 0) for trace in traces]
+        tally.add(name, max(counts) if name in LEVELS else sum(counts))
+
+
+def _ranks(traces: Sequence[Trace], tally: Tally) -> list[int]:
+    """Return each trace's rank: its own, or the place it was given in."""
+    for trace in traces:
+        if len(trace.meta.ranks) > 1:
+            raise TraceError(f"{trace.meta.source}: it already holds several ranks; load it alone")
+    own = [bool(trace.meta.extra.get("own_rank")) for trace in traces]
+    if not all(own):
+        tally.add("unknown_rank", len(own) - sum(own))
+        return list(range(len(traces)))
+    ranks = [trace.meta.ranks[0] for trace in traces]
+    for rank in ranks:
+        same = [t.meta.source for t in traces if t.meta.ranks[0] == rank]
+        if len(same) > 1:
+            raise TraceError(f"{same[1]}: rank {rank}, like {same[0]}; give each rank once")
+    return ranks
+
+
+def _origins(traces: Sequence[Trace]) -> list[int]:
+    """Return the recorded origins relative to the first, or zeros if they cannot be compared."""
+    origins = [int(trace.meta.extra.get("origin_ns", 0)) for trace in traces]
+    comparable = max(origins) - min(origins) < SAME_CLOCK_NS
+    return [origin - origins[0] if comparable else 0 for origin in origins]
+
+
+def _aligned(
+    traces: Sequence[Trace], starts: list[np.ndarray], tally: Tally
+) -> tuple[list[int], dict[str, Any]]:
+    """Return an offset per rank, and what is known about it."""
+    ends = [_collective_ends(t, s) for t, s in zip(traces, starts, strict=True)]
+    shared = pd.concat(ends, axis=1, join="outer")
+    matched = shared.dropna(thresh=2)
+    counts = matched.notna().sum().to_numpy()
+    table_ = matched.to_numpy(float)
+    offsets = np.zeros(len(traces))
+    for _ in range(ROUNDS if len(matched) else 0):
+        moved = table_ + offsets
+        centre = np.nanmedian(moved, axis=1, keepdims=True)
+        for rank in np.flatnonzero(counts):
+            offsets[rank] += np.nanmedian(centre - moved[:, [rank]])
+    offsets -= offsets[0] if counts[0] else 0
+    tally.add("unaligned_ranks", np.count_nonzero(counts == 0))
+    whole = [round(offset) for offset in offsets.tolist()]
+    spread = (
+        np.ptp(matched.dropna().to_numpy(float) + whole, axis=1) if len(matched.dropna()) else []
+    )
+    each = [
+        {"offset_ns": offset, "collectives": int(count)}
+        for offset, count in zip(whole, counts, strict=True)
+    ]
+    return whole, {"each": each, "end_spread_ns": round(max(spread, default=0))}
+
+
+def _collective_ends(trace: Trace, start: np.ndarray) -> pd.Series:
+    """Return when each collective ended, by (name, size, group, how many of these before)."""
+    events = trace.events
+    names = events["name"].cat
+    device = _matching(names, DEVICE_COLLECTIVE) & (events["kind"] == "kernel").to_numpy()
+    rows = np.flatnonzero(device)
+    if not len(rows):
+        host = events["kind"].isin(["op", "annotation"]).to_numpy()
+        rows = np.flatnonzero(_matching(names, HOST_COLLECTIVE) & host)
+    found = pd.DataFrame(
+        {
+            "name": np.asarray(names.categories, object)[names.codes.to_numpy()[rows]],
+            "group": events["group"].astype(object).fillna("").to_numpy()[rows],
+            "end": (start + events["duration_ns"].to_numpy())[rows].astype(float),
+        }
+    )
+    found["place"] = found.groupby(["name", "group"]).cumcount()
+    return found.set_index(["name", "group", "place"])["end"]
+
+
+def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:
+    everyone = any(ALL_TO_ALL.search(n) for n in names.categories)
+    hits = [
+        bool(pattern.match(n)) and (everyone or not POINT_TO_POINT.search(n))
+        for n in names.categories
+    ]
+    return np.array([*hits, False], bool)[names.codes.to_numpy()]
+
+
+def _joined(traces: Sequence[Trace], ranks: list[int]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for column in EVENT_COLUMNS:
+        parts = [trace.events[column.name] for trace in traces]
+        if column.dtype == "category":
+            columns[column.name] = _joined_names(parts)
+        else:
+            columns[column.name] = np.concatenate([part.to_numpy() for part in parts])
+    sizes = [len(trace.events) for trace in traces]
+    columns["rank"] = np.repeat(np.array(ranks, np.int16), sizes)
+    return columns
+
+
+def _joined_names(parts: list[pd.Series]) -> pd.Categorical:
+    offsets = np.cumsum([0, *(len(part.cat.categories) for part in parts)])
+    codes = []
+    for part, offset in zip(parts, offsets.tolist(), strict=False):
+        own = part.cat.codes.to_numpy().astype(np.int64)
+        codes.append(np.where(own < 0, -1, own + offset))
+    names = [name for part in parts for name in part.cat.categories]
+    place = {name: i for i, name in enumerate(dict.fromkeys(names))}
+    lookup = np.array([*(place[name] for name in names), -1], np.int64)
+    return from_codes(lookup[np.concatenate(codes)], list(place))

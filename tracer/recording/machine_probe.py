@@ -1,0 +1,180 @@
+"""What this machine can do: cores, matrix product and memory rates, measured in a few seconds.
+
+Comes out: one dictionary, as `TraceMeta.machine` keeps it. Rates are those of the CPU at the
+number of threads that torch uses now, since that is what the job gets.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from foretrace.tracer.recording.matmul_probe import product_rates
+from foretrace.tracer.timing import quick_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LARGE_BYTES = 64 << 20
+UPDATE_BYTES = 16 << 20
+ADAM_PASSES = 7
+DISAGREEMENT_LIMIT = 0.15
+"""Two probes around a recording that differ by more (share) show a machine that was not quiet."""
+
+
+def probe() -> dict[str, Any]:
+    """Return what this process can use of the machine; measured once per number of threads.
+
+    Keys: ``cores`` (those this process may use), ``threads`` (torch's), ``fp32_gflops`` and
+    ``bf16_gflops`` (the three products of a linear layer's forward and backward together),
+    ``conv_fp32_gflops`` and ``conv_bf16_gflops`` (forward and backward of a 3x3 convolution),
+    ``copy_gbps``, ``add_gbps`` and ``cast_gbps`` (bytes read plus written, beyond the caches),
+    ``update_gbps`` (the same for a fused Adam's 7 passes, which work in place),
+    ``products`` (rates by kind of product and size, see `products`),
+    ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
+    """
+    return _described(_measured(0))
+
+
+def probe_again() -> tuple[dict[str, Any], float]:
+    """Return what `probe` does, the faster of two measurements, and by how much they disagree.
+
+    The first is `probe`'s, best made before a recording; the second is made now. Whatever else
+    runs on a machine makes it slower, never faster. The disagreement is the median over all
+    rates, as a share of the slower one.
+    """
+    first, second = _measured(0), _measured(1)
+    return _described(_faster(first, second)), disagreement(first, second)
+
+
+def disagreement(first: dict[str, Any], second: dict[str, Any]) -> float:
+    """Return the median of how far two nested dictionaries of rates are apart.
+
+    >>> disagreement({"a": 10.0, "b": 1.0, "c": [[9, 2.0]]}, {"a": 11.0, "b": 1.0, "c": [[9, 4.0]]})
+    0.1
+    """
+    pairs = zip(_leaves(first), _leaves(second), strict=True)
+    return round(median(max(pair) / min(pair) - 1 for pair in pairs), 4)
+
+
+def cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _measured(turn: int) -> dict[str, Any]:
+    """Return the rates of the first (0) or second (1) measurement at torch's number of threads."""
+    import torch
+
+    return _rates(cores(), torch.get_num_threads(), turn)
+
+
+@functools.cache
+def _rates(usable: int, threads: int, turn: int) -> dict[str, Any]:  # noqa: ARG001 - the cache's key
+    import torch
+
+    with torch.random.fork_rng(devices=[]):  # the job's random numbers stay its own
+        rates = {
+            "fp32_gflops": _linear_gflops(torch.float32),
+            "bf16_gflops": _linear_gflops(torch.bfloat16),
+            "conv_fp32_gflops": _conv_gflops(torch.float32),
+            "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
+            **_memory_rates(),
+            "update_gbps": _update_gbps(),
+        }
+        return {
+            **{name: round(rate, 2) for name, rate in rates.items()},
+            "products": product_rates(),
+        }
+
+
+def _described(rates: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    return {
+        "cores": cores(),
+        "threads": torch.get_num_threads(),
+        "cpu": _cpu_name(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        **rates,
+        "has_bf16": rates["bf16_gflops"] > rates["fp32_gflops"],
+    }
+
+
+def _faster(first: Any, second: Any) -> Any:
+    """Return the larger of each number of two values of the same shape."""
+    if isinstance(first, dict):
+        return {name: _faster(first[name], second[name]) for name in first}
+    if isinstance(first, list):
+        return [_faster(one, other) for one, other in zip(first, second, strict=True)]
+    return max(first, second)
+
+
+def _leaves(rates: Any) -> Iterator[float]:
+    """Yield the rates of nested dictionaries; a list is of (size, rate)."""
+    if isinstance(rates, dict):
+        for value in rates.values():
+            yield from _leaves(value)
+    elif isinstance(rates, list):
+        yield from (rate for _size, rate in rates)
+    else:
+        yield rates
+
+
+def _linear_gflops(dtype: Any, size: int = 320) -> float:
+    """Rate of x @ w.T and of the two products its backward needs, as GFLOP/s."""
+    import torch
+
+    x, w = (torch.randn(size, size, dtype=dtype) for _ in range(2))
+
+    def run() -> None:
+        y = torch.nn.functional.linear(x, w)
+        torch.mm(y, w)
+        torch.mm(y.t(), x)
+
+    return 3 * 2 * size**3 / quick_ns(run)
+
+
+def _conv_gflops(dtype: Any, channels: int = 32, image: int = 24) -> float:
+    """Rate of a 3x3 convolution, forward and backward, as GFLOP/s."""
+    import torch
+
+    layer = torch.nn.Conv2d(channels, channels, 3, padding=1, dtype=dtype)
+    x = torch.randn(4, channels, image, image, dtype=dtype, requires_grad=True)
+    flops = 3 * 2 * 4 * image**2 * 9 * channels**2
+    return flops / quick_ns(lambda: layer(x).backward(torch.ones_like(x)))
+
+
+def _memory_rates() -> dict[str, float]:
+    import torch
+
+    a, b = (torch.ones(LARGE_BYTES // 4) for _ in range(2))
+    half = torch.empty(LARGE_BYTES // 4, dtype=torch.bfloat16)
+    return {
+        "copy_gbps": 2 * LARGE_BYTES / quick_ns(lambda: b.copy_(a)),
+        "add_gbps": 3 * LARGE_BYTES / quick_ns(lambda: b.add_(a)),
+        "cast_gbps": 1.5 * LARGE_BYTES / quick_ns(lambda: half.copy_(a)),
+    }
+
+
+def _update_gbps() -> float:
+    """Rate at which a fused optimizer streams parameters, gradients and two states."""
+    import torch
+
+    weights = torch.nn.Parameter(torch.ones(UPDATE_BYTES // 4))
+    weights.grad = torch.ones_like(weights)
+    optimizer = torch.optim.Adam([weights], fused=True)
+    return ADAM_PASSES * UPDATE_BYTES / quick_ns(optimizer.step)
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - no path is built
+            return next(
+                line.split(":")[1].strip() for line in lines if line.startswith("model name")
+            )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

@@ -1,0 +1,138 @@
+"""Which cluster a job of several workers runs on, and on which of its devices.
+
+In: what a user writes, such as ``workers=8, cluster="dgx-a100"`` or ``network="25Gbps"``. Out: a
+`Cluster` and one device per worker.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from foretrace.errors import TransformError
+from foretrace.transforms.cluster.model import OUTSIDE
+from foretrace.transforms.cluster.presets import Cluster, ethernet, load_cluster
+from foretrace.transforms.edit.parameters import whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RATE = re.compile(r"\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.IGNORECASE)
+SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
+KEY = "cluster"
+"""Name in `Graph.extra`: the `Placed` workers of a job, for what-ifs that move or rewire them."""
+
+
+class Placed(NamedTuple):
+    """The workers of a job: ``devices[i]`` of *cluster* is worker i."""
+
+    cluster: Cluster
+    devices: tuple[int, ...]
+
+
+def gigabits(text: str) -> float:
+    """Return a rate such as "25Gbps" or "12.5 GB/s" in 10^9 bits per second.
+
+    Raises
+    ------
+    TransformError
+        The text is no rate above 0.
+
+    Examples
+    --------
+    >>> gigabits("25Gbps"), gigabits("300 Mbit/s"), gigabits("12.5 GB/s")
+    (25.0, 0.3, 100.0)
+    """
+    found = RATE.fullmatch(text) if isinstance(text, str) else None
+    try:
+        value = float(found[1]) if found else 0.0
+    except ValueError:
+        value = 0.0
+    if found is None or value <= 0:
+        raise TransformError(f'network={text!r} is no rate; write one as in network="25Gbps"')
+    return value * SCALE[found[2].lower()] * (8.0 if found[3].startswith("B") else 1.0)
+
+
+def place_workers(
+    workers: int,
+    *,
+    cluster: str | Cluster | None = None,
+    network: str | None = None,
+    nodes: int | None = None,
+    placement: Sequence[int] | None = None,
+) -> Placed:
+    """Return the cluster that *workers* run on, and their devices.
+
+    Parameters
+    ----------
+    workers
+        How many processes take part, one per device.
+    cluster
+        A preset, a file, or a `Cluster`.
+    network
+        Rate of the links between machines; without a *cluster*, machines of one device each.
+    nodes
+        Number of machines that the workers fill evenly; by default as few as possible.
+    placement
+        The device of each worker, in the order of the ring; by default machine after machine.
+
+    Raises
+    ------
+    TransformError
+        Neither a cluster nor a network is given, or the workers do not fit.
+    """
+    whole("workers", workers, 1)
+    if nodes is not None:
+        whole("nodes", nodes, 1)
+    if cluster is None and network is None:
+        raise TransformError(
+            f"nothing says what joins {workers} workers; give cluster=... (a preset or a file) or "
+            'network="25Gbps"'
+        )
+    found = _cluster(workers, cluster, network, nodes)
+    return Placed(found, _devices(found, workers, nodes, placement))
+
+
+def _cluster(
+    workers: int, cluster: str | Cluster | None, network: str | None, nodes: int | None
+) -> Cluster:
+    rate = None if network is None else gigabits(network)
+    if cluster is None:
+        return ethernet(max(workers, nodes or 1), rate or 0.0)
+    if not isinstance(cluster, str | Cluster):
+        raise TransformError(f"cluster={cluster!r} is neither a preset nor a file")
+    found = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+    needed = nodes or -(-workers // len(found.devices))
+    if needed > found.machines:
+        found = load_cluster(cluster, nodes=needed) if isinstance(cluster, str) else found
+    return found if rate is None else found.with_network(gb_per_s=rate / 8)
+
+
+def _devices(
+    cluster: Cluster, workers: int, nodes: int | None, placement: Sequence[int] | None
+) -> tuple[int, ...]:
+    if placement is None:
+        if nodes is not None and workers % nodes:
+            raise TransformError(f"{workers} workers do not fill {nodes} nodes evenly")
+        return cluster.packed(workers, None if nodes is None else workers // nodes)
+    if not isinstance(placement, list | tuple) or len(placement) != workers:
+        raise TransformError(f"placement={placement!r} does not name a device for each worker")
+    for device in placement:
+        if (
+            isinstance(device, bool)
+            or not isinstance(device, int)
+            or device not in range(cluster.size)
+        ):
+            raise TransformError(
+                f"placement names device {device!r}; cluster {cluster.name!r} has 0 to "
+                f"{cluster.size - 1}"
+            )
+    if len(set(placement)) < workers:
+        raise TransformError(f"placement={list(placement)} names a device twice")
+    return tuple(placement)
+
+
+def outside_gb_per_s(cluster: Cluster) -> float:
+    """Return what all links between a machine and the network reach together; 0 without any."""
+    edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
+    return sum(data["link"].gb_per_s * data["count"] for *_, data in edges)

@@ -1,0 +1,208 @@
+"""What a collective costs in NCCL, by its own model: algorithm, protocol, latency and bandwidth.
+
+NCCL chooses algorithm and protocol by the constants of `nccl_tuning`, and so does this; what the
+choice costs is then taken from the cluster where it says more (`Start`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING
+
+from foretrace.errors import TransformError
+from foretrace.transforms.cluster.link_load import (
+    UNTESTED,
+    Traffic,
+    exchange_traffic,
+    flow_traffic,
+    merged,
+    ring_traffic,
+    tree_traffic,
+)
+from foretrace.transforms.cluster.topology import by_machine, fabric, hop_inside, hop_outside
+from foretrace.transforms.collectives.estimate import Estimate, busy, edge_share, hierarchical
+from foretrace.transforms.collectives.nccl_constants import (
+    BASE_US,
+    HOP_US,
+    HOPPER,
+    POST_US,
+    VOLTA,
+    bandwidth_share,
+    most_gb_per_s,
+    steps,
+)
+from foretrace.transforms.costs.devices import find_device
+
+if TYPE_CHECKING:
+    from foretrace.transforms.cluster.model import Cluster
+
+DIRECT = ("send", "all_to_all")
+"""Kinds whose bytes go straight from sender to receiver."""
+START_SPREAD = 0.5
+"""Times of small messages differ from these constants by up to 36 % (V100 and A100 all_reduce of
+1 MiB and less, in vTrain's tables and a recorded DLRM); rounded up."""
+PROTOCOL_SPREAD = {"ll": 1.4, "ll128": 0.6, "simple": 0.0}
+"""In vTrain's tables (1 to 16 MiB) LL took up to 2.4 times and LL128 up to 1.6 times what NCCL's
+constants say; what Simple may differ by, the links say."""
+EXCHANGE_BYTES = 100_000
+"""all_to_all above this size (what one rank holds) has not been compared with any measurement."""
+
+
+def nccl_estimate(
+    cluster: Cluster,
+    devices: tuple[int, ...],
+    kind: str,
+    size: float,
+    *,
+    algorithm: str = "auto",
+    protocol: str = "auto",
+) -> Estimate:
+    """Estimate one collective of *size* bytes among *devices*.
+
+    Raises
+    ------
+    TransformError
+        The algorithm or protocol does not exist for this kind or on these devices.
+    """
+    if algorithm == "hierarchical":
+        return hierarchical(
+            cluster,
+            devices,
+            size,
+            lambda k, groups, s: _best(_Call(cluster, tuple(groups), k, s), "ring", protocol),
+        )
+    return _best(_Call(cluster, (devices,), kind, size), algorithm, protocol)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One kind of collective that *groups* of equal shape run at the same time."""
+
+    cluster: Cluster
+    groups: tuple[tuple[int, ...], ...]
+    kind: str
+    size: float
+
+    @cached_property
+    def ranks(self) -> int:
+        return len(self.groups[0])
+
+    @cached_property
+    def machines(self) -> int:
+        return len(by_machine(self.cluster, self.groups[0]))
+
+    @cached_property
+    def capability(self) -> float:
+        known = find_device(self.cluster.device)
+        return known.capability if known else 0.0
+
+    @cached_property
+    def hop(self) -> tuple[str, float]:
+        """Medium of the hops inside a machine, and their latency in microseconds."""
+        medium, latency_ns = hop_inside(self.cluster, self.groups[0])
+        return medium, latency_ns / 1000
+
+    @property
+    def has_ll128(self) -> bool:
+        """NCCL uses LL128 over NVLink only, from Volta to Hopper."""
+        linked = fabric(self.cluster) != "pcie" and self.hop[0] == "nvlink"
+        return linked and VOLTA <= self.capability <= HOPPER
+
+    @cached_property
+    def ring(self) -> Traffic:
+        """Per byte of a ring edge; of kinds without a ring, per byte between two devices."""
+        if self.kind == "all_to_all":
+            return _merged([exchange_traffic(self.cluster, group) for group in self.groups])
+        if self.kind == "send":
+            return flow_traffic(self.cluster, tuple((g[0], g[1], 1.0) for g in self.groups))
+        return _merged([ring_traffic(self.cluster, group) for group in self.groups])
+
+    @cached_property
+    def tree(self) -> Traffic:
+        """Per byte of the whole."""
+        return _merged([tree_traffic(self.cluster, group) for group in self.groups])
+
+    @property
+    def crossing(self) -> float:
+        """Bytes over each edge of the ring; a chain carries the whole in both directions."""
+        if self.kind == "all_reduce" and self.ring.is_chain and self.machines == 1:
+            return self.size
+        return self.size * edge_share(self.kind, self.ranks)
+
+    def transfer_us(self, algorithm: str, protocol: str, *, by_library: bool) -> float:
+        """Return the time of the bytes; the library takes a tree to move them twice."""
+        crossing, traffic = self.crossing, self.ring
+        if algorithm == "tree":
+            crossing, traffic = (2 * self.size, self.ring) if by_library else (self.size, self.tree)
+        share = bandwidth_share(algorithm, protocol, size=self.size, machines=self.machines)
+        most = most_gb_per_s(protocol, self.capability, machines=self.machines)
+        return crossing * max(traffic.ns_per_byte / share, 1 / most) / 1000
+
+    def start_us(self, algorithm: str, protocol: str, *, by_library: bool) -> float:
+        """Return the latency; *by_library* leaves out what the cluster says."""
+        start, (medium, latency_us) = self.cluster.start, self.hop
+        base = BASE_US[algorithm][protocol]
+        hop = max(HOP_US[medium, algorithm][protocol], latency_us)
+        if not by_library and (algorithm, protocol) == ("ring", "simple"):
+            base = base if start.base_us is None else start.base_us
+            hop = hop if start.hop_us is None else start.hop_us / 2
+        if self.machines > 1:
+            hop = max(hop, POST_US[protocol])
+        latency_us = hop_outside(self.cluster, self.groups[0]) / 1000
+        out = max(HOP_US["network", algorithm][protocol], latency_us)
+        within, between = steps(self.kind, algorithm, ranks=self.ranks, machines=self.machines)
+        return base + within * hop + between * out
+
+    def library_us(self, option: tuple[str, str]) -> float:
+        """Return the time by which NCCL compares algorithms and protocols."""
+        start = self.start_us(*option, by_library=True)
+        return start + self.transfer_us(*option, by_library=True)
+
+    @property
+    def copy_ns(self) -> float:
+        """Work per byte inside a machine; all_reduce does it twice, in both of its halves."""
+        rate = self.cluster.start.copy_gb_per_s
+        if rate is None or self.machines > 1 or self.kind in DIRECT:
+            return 0.0
+        return self.size / rate / (1 if self.kind == "all_reduce" else 2)
+
+
+def _best(call: _Call, algorithm: str, protocol: str) -> Estimate:
+    """Return the estimate of what NCCL would choose among what is allowed."""
+    chosen = min(_options(call, algorithm, protocol), key=call.library_us)
+    is_tree = chosen[0] == "tree"
+    traffic, crossing = (call.tree, call.size) if is_tree else (call.ring, call.crossing)
+    note = traffic.note
+    if call.kind == "all_to_all" and call.size > EXCHANGE_BYTES:
+        note = "the bandwidth of all_to_all has not been compared with a measurement"
+    return Estimate(
+        start_ns=1000 * call.start_us(*chosen, by_library=False),
+        transfer_ns=1000 * call.transfer_us(*chosen, by_library=False),
+        copy_ns=call.copy_ns,
+        busy=busy(traffic, crossing),
+        start_spread=START_SPREAD,
+        transfer_spread=max(traffic.spread, PROTOCOL_SPREAD[chosen[1]], UNTESTED if note else 0.0),
+        form=" ".join(chosen if call.kind not in DIRECT else ("direct", chosen[1])),
+        note=note,
+    )
+
+
+def _merged(traffics: list[Traffic]) -> Traffic:
+    return traffics[0] if len(traffics) == 1 else merged(traffics)
+
+
+def _options(call: _Call, algorithm: str, protocol: str) -> list[tuple[str, str]]:
+    algorithms = ["ring", "tree"] if call.kind == "all_reduce" else ["ring"]
+    protocols = ["ll", "ll128", "simple"] if call.has_ll128 else ["ll", "simple"]
+    if algorithm not in {"auto", *algorithms}:
+        raise TransformError(f"NCCL has no {algorithm} {call.kind}")
+    if protocol not in {"auto", *protocols}:
+        raise TransformError(f"NCCL does not use {protocol} on these devices: NVLink only")
+    return list(
+        product(
+            algorithms if algorithm == "auto" else [algorithm],
+            protocols if protocol == "auto" else [protocol],
+        )
+    )

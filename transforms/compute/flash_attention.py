@@ -1,0 +1,187 @@
+"""Fused attention: chains of product, softmax and product become one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.transforms.compute.attention_patterns import Chain, find_chains
+from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us, hardware
+from foretrace.transforms.costs.roofline import (
+    Kernels,
+    attention_kinds,
+    attention_rate,
+    bandwidth,
+    matrix_rate,
+)
+from foretrace.transforms.edit.columns import Mask, Rows, is_in
+from foretrace.transforms.edit.parameters import choice
+from foretrace.transforms.edit.primitives import insert_kernels, scale
+from foretrace.transforms.edit.provenance import add_note
+from foretrace.transforms.edit.remove import remove
+from foretrace.transforms.edit.select import has_device, launch_edges
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+KINDS = ("flash2", "flash3", "flash1", "mem_efficient")
+HALF_TYPES = ("fp16", "bf16", "fp8")
+HEAD_DIMENSION = 64
+"""Of products whose shapes are unknown. It also is what such a product does per byte of 16-bit
+scores that it writes or reads, which bounds it on every device of the table with tensor cores."""
+
+RECOMPUTED = 5 / 4
+"""The fused backward pass computes the scores again: five products in place of four."""
+
+
+def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False) -> Graph:
+    """Compute attention in one fused kernel: in place of its chain, or of a slower fused one.
+
+    Parameters
+    ----------
+    graph
+        The job on a GPU, in 16 bits ("mem_efficient" runs in fp32 as well).
+    kind
+        The library: "flash2", "flash3" (Hopper), "flash1" or "mem_efficient".
+    causal
+        The mask is causal, so that a fused kernel skips half of the scores a chain computes.
+
+    Notes
+    -----
+    Assumes: a chain is two products with a softmax between them, and in backward two products on
+    either side of its gradient. Its products' work runs at the share of the peak that the fused
+    library reaches, five products in place of four in backward; the passes over the scores
+    vanish, with their launches and the host time between. Fused kernels of a slower library
+    change by the ratio of the two shares.
+    Unknown: head dimensions that the library does not take, dropout and masks it does not fuse.
+    Source: attention and matrix shares in devices.toml; FlashAttention-2 (2023).
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from foretrace.tracer.trace import Device
+    >>> from foretrace.graph.literal import literal
+    >>> names = ["bf16_s16816gemm", "softmax_warp_forward<bf16>", "bf16_s16816gemm"]
+    >>> graph = literal([(name, "kernel", 0, 500_000, "forward") for name in names])
+    >>> meta = replace(graph.meta, devices=(Device(0, "NVIDIA A100-SXM4-80GB"),))
+    >>> flash_attention(replace(graph, meta=meta)).tasks.work_ns.tolist()
+    [690882]
+    """
+    choice("kind", kind, KINDS)
+    device = hardware(graph) if has_device(graph) else None
+    if device is None:
+        raise TransformError("flash_attention needs a job recorded on a GPU of the table")
+    if attention_share(kind, device) is None:
+        raise TransformError(f"kind={kind!r} does not run on {device.name}; try 'mem_efficient'")
+    kernels = Kernels(graph)
+    chains, fused = find_chains(kernels), _slower_kinds(kernels, kind, device)
+    if not chains and not fused.any():
+        raise TransformError(
+            "nothing to change: no chain of product, softmax and product, and no fused attention "
+            f"slower than {kind} in this graph"
+        )
+    touched = fused.copy()
+    touched[[chain.products[0] for chain in chains]] = True
+    if kind != "mem_efficient" and not np.isin(kernels.precisions[touched], HALF_TYPES).all():
+        raise TransformError(
+            f"kind={kind!r} takes 16-bit inputs and this job's attention runs in fp32; "
+            "put amp before it, or use kind='mem_efficient'"
+        )
+    graph = _exchanged(graph, kernels, fused, device, kind)
+    graph = _fused(graph, _Costs(kernels, device, kind, causal=causal), chains)
+    text = f"flash_attention: {len(chains)} chains and {int(fused.sum())} fused kernels run as"
+    return add_note(
+        graph, f"{text} {kind}, {'with' if causal else 'without'} a causal mask to skip"
+    )
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What one fused kernel takes in place of a chain."""
+
+    kernels: Kernels
+    device: Hardware
+    kind: str
+    causal: bool
+
+    def fused_ns(self, chain: Chain) -> float:
+        """Return the floor of an attention kernel, plus the products' work at its rate."""
+        rows = np.array(chain.products)
+        precision = str(self.kernels.precisions[rows[0]])
+        rate = attention_rate(self.device, self.kind, precision)
+        more = RECOMPUTED if chain.is_backward else 1.0
+        flops = self._flops(rows, precision) * more / (2 if self.causal else 1)
+        return 1e3 * floor_us("attention", self.device) + flops / rate
+
+    def _flops(self, rows: Rows, precision: str) -> float:
+        flops = self.kernels.work[0][rows]
+        if np.isfinite(flops).all():
+            return float(flops.sum())
+        work = self.kernels.graph.tasks["work_ns"].to_numpy()[rows]
+        peak = float(matrix_rate(self.device, np.array([precision]), np.array([False]))[0])
+        bound = work - 1e3 * floor_us("gemm", self.device)
+        return float(np.maximum(bound, 0).sum()) * min(
+            peak, HEAD_DIMENSION * bandwidth(self.device)
+        )
+
+
+def _slower_kinds(kernels: Kernels, kind: str, device: Hardware) -> Mask:
+    """Return the fused attention kernels of a library that reaches less than *kind*."""
+    kinds = attention_kinds(kernels.graph)
+    wanted = attention_share(kind, device) or 0.0
+    slower = [k for k in np.unique(kinds).tolist() if (attention_share(k, device) or 0.0) < wanted]
+    return kernels.where & (kernels.classes == "attention") & np.isin(kinds, slower)
+
+
+def _exchanged(graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, kind: str) -> Graph:
+    """Change fused kernels of other libraries by the ratio of the shares."""
+    factor = np.ones(len(graph.tasks))
+    kinds = attention_kinds(graph)
+    for row in np.flatnonzero(fused):
+        precision = str(kernels.precisions[row])
+        old = attention_rate(device, str(kinds[row]), precision)
+        factor[row] = old / attention_rate(device, kind, precision)
+    return scale(graph, fused, factor, cost="table")
+
+
+def _fused(graph: Graph, costs: _Costs, chains: list[Chain]) -> Graph:
+    """Put one kernel where each chain began, and take the chain out with its host time."""
+    if not chains:
+        return graph
+    first = np.array([chain.products[0] for chain in chains])
+    gone = np.zeros(len(graph.tasks), bool)
+    gone[np.concatenate([chain.kernels for chain in chains])] = True
+    gone |= _host_between(graph, chains)
+    graph, _ = insert_kernels(
+        graph,
+        first,
+        place="before",
+        name=f"{costs.kind} attention (predicted)",
+        work_ns=np.rint([costs.fused_ns(chain) for chain in chains]).astype(np.int64),
+        cost="table",
+    )
+    return remove(graph, np.append(gone, np.zeros(len(graph.tasks) - len(gone), bool)), gaps="drop")
+
+
+def _host_between(graph: Graph, chains: list[Chain]) -> Mask:
+    """Return the host tasks between the first and the last launch of each chain."""
+    tasks = graph.tasks
+    edge = launch_edges(graph)
+    lane, start = (tasks[c].to_numpy().astype(np.int64) for c in ("lane", "start_ns"))
+    host = np.flatnonzero(is_in(tasks["kind"], "host"))
+    host = host[np.lexsort((start[host], lane[host]))]
+    keys = np.rec.fromarrays([lane[host], start[host]])
+    found = np.zeros(len(tasks), bool)
+    for chain in chains:
+        edges = edge[np.array(chain.kernels)]
+        calls = graph.edges["src"].to_numpy()[edges[edges >= 0]]
+        calls = calls[lane[calls] == lane[calls[0]]] if len(calls) else calls
+        if len(calls) > 1:
+            ends = np.rec.fromarrays([lane[calls], start[calls]])
+            ends.sort()
+            low, high = np.searchsorted(keys, ends[[0, -1]])
+            found[host[low:high]] = True
+    return found

@@ -1,0 +1,4 @@
+"""What work costs: kernels and operators by class, device data sheets, rooflines, memory.
+
+In: tasks and operators of a graph. Out: times, bytes, shares. Imports graph and `edit`.
+"""

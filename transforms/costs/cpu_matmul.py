@@ -1,0 +1,170 @@
+"""What products cost a CPU in another precision, from the machine's probed rates.
+
+Where 16-bit products are emulated, each kind of product has a rate of its own, far below what
+memory or vector units would set; their time is then flops over that rate. Where the CPU has units
+for them, the recorded time is kept and only the ratio of the two rates applied.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from foretrace.transforms.costs.operators import flops, parse_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+    Shape = tuple[int, ...]
+    Rates = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
+
+MATRIX = ("mm", "addmm", "bmm", "baddbmm", "linear", "mkldnn_linear")
+
+
+def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.float64]:
+    """Time of each operator's own product in *precision*, in ns; NaN where it is no known product.
+
+    Parameters
+    ----------
+    graph
+        Its operators carry shapes.
+    rates
+        ``{kind: {precision: [[size, GFLOP/s], …]}}`` as the recorder probes them.
+    precision
+        "fp32" or "bf16".
+    """
+    operators = graph.operators
+    names = [str(n).rsplit("::", 1)[-1] for n in operators["name"].cat.categories]
+    texts = [str(t) for t in operators["shapes"].cat.categories]
+    weights = _weights(operators, names, texts)
+    backward = (operators["phase"] == "backward").to_numpy(bool)
+    known: dict[tuple[int, int, bool], Product | None] = {}
+    counted = nearest(operators["parent"].to_numpy(), operators["flops"].to_numpy())
+    result = np.full(len(operators), np.nan)
+    keys = zip(
+        operators["name"].cat.codes.tolist(),
+        operators["shapes"].cat.codes.tolist(),
+        backward.tolist(),
+        strict=True,
+    )
+    for row, key in enumerate(keys):
+        if key not in known:
+            text = texts[key[1]] if key[1] >= 0 else ""
+            known[key] = _product(names[key[0]], text, weights, backward=key[2])
+        product = known[key]
+        if product is not None and product.kind == "conv":
+            product = product.strided(counted[row])
+        if product is not None and product.kind in rates:
+            rate = interpolated(rates[product.kind][precision], product.size)
+            result[row] = product.flops / rate
+    inner = _has_no_product_inside(operators["parent"].to_numpy(), np.isfinite(result))
+    return np.where(inner, result, np.nan)
+
+
+class Product(NamedTuple):
+    """One product: which of the probed kinds it is, its flops, and its size as probed."""
+
+    kind: str
+    flops: float
+    size: float
+
+    def strided(self, counted: float) -> Product:
+        """Return a convolution with the flops that torch counted, which know its stride."""
+        if not counted > 0:
+            return self
+        return Product(self.kind, counted, self.size * min(1.0, counted / self.flops))
+
+
+def _product(name: str, text: str, weights: set[Shape], *, backward: bool) -> Product | None:
+    shapes = [s for s in parse_shapes(text) if s]
+    if name in MATRIX:
+        work = flops(f"aten::{name.removeprefix('mkldnn_')}", text)
+        operands = [s for s in shapes if len(s) > 1][-2:]
+        if work is None or len(operands) < 2:  # noqa: PLR2004 - a product has two
+            return None
+        return _matrix(operands, work, weights, backward=backward)
+    if "convolution" in name and len(shapes) > 1 and len(shapes[0]) > 3:  # noqa: PLR2004 - images
+        return _convolution(name, shapes)
+    return None
+
+
+def nearest(
+    parent: npt.NDArray[np.int64], value: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Per operator: its own value, else that of the nearest operator around it that has one."""
+    found, up = value.copy(), parent.copy()
+    while True:
+        empty = np.flatnonzero(np.isnan(found) & (up >= 0))
+        if not len(empty):
+            return found
+        found[empty] = value[up[empty]]
+        up[empty] = parent[up[empty]]
+
+
+def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward: bool) -> Product:
+    left, right = operands
+    columns = float(right[-1])
+    if not backward:
+        return Product("linear", work, columns)
+    if (left[-2], right[-1]) in weights:
+        return Product("weight_gradient", work, columns)
+    return Product("input_gradient", work, columns)
+
+
+def _convolution(name: str, shapes: list[Shape]) -> Product:
+    """Return a convolution; forward as if its output were as large as its input."""
+    if "backward" in name:
+        gradient, _, weight = shapes[:3]
+        pixels = float(math.prod(gradient[2:]))
+        work = 4.0 * gradient[0] * pixels * math.prod(weight)
+        return Product("conv_backward", work, pixels)
+    image, weight = shapes[:2]
+    pixels = float(math.prod(image[2:]))
+    return Product("conv", 2.0 * image[0] * pixels * math.prod(weight), pixels)
+
+
+def interpolated(points: Sequence[Sequence[float]], size: float) -> float:
+    """Rate at *size* on a log-log line through the probed points, flat outside them.
+
+    Examples
+    --------
+    >>> interpolated([[100, 1.0], [10_000, 4.0]], 1_000), interpolated([[100, 1.0]], 9)
+    (2.0, 1.0)
+    """
+    sizes, rates = np.log([[max(s, 1.0), r] for s, r in points]).T
+    return round(float(np.exp(np.interp(math.log(max(size, 1.0)), sizes, rates))), 9)
+
+
+def _weights(operators: Any, names: list[str], texts: list[str]) -> set[Shape]:
+    """Shapes of the second operands of forward products, both ways round."""
+    forward = (operators["phase"] != "backward").to_numpy(bool)
+    wanted = {i for i, name in enumerate(names) if name in MATRIX}
+    pairs = zip(
+        operators["name"].cat.codes[forward], operators["shapes"].cat.codes[forward], strict=True
+    )
+    found: set[Shape] = set()
+    for name, text in set(pairs):
+        if name in wanted and text >= 0:
+            tensors = [s for s in parse_shapes(texts[text]) if len(s) > 1]
+            if len(tensors) > 1:
+                found |= {tensors[-1][-2:], tensors[-1][-2:][::-1]}
+    return found
+
+
+def _has_no_product_inside(
+    parent: npt.NDArray[np.int64], product: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Whether an operator is the innermost product: an outer one's work is counted inside."""
+    inner = np.ones(len(parent), bool)
+    above = parent[product & (parent >= 0)]
+    while len(above):
+        inner[above] = False
+        above = parent[above]
+        above = np.unique(above[above >= 0])
+    return inner

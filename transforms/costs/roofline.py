@@ -1,0 +1,308 @@
+"""What the kernels of a job cost on another device: a floor of latency plus a roofline by class.
+
+A kernel's time is split in two. Below the class's floor it is latency: launch, drain, one pass
+through a loop; that part goes with the floors of the two devices. What is above it is bound by
+matrix units or by memory, and goes with the rates of those. Products whose shapes are known are
+bound by whichever the roofline says on each device.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us
+from foretrace.transforms.costs.kernel_names import UNKNOWN, classes, precisions, tile
+from foretrace.transforms.costs.operators import product_work
+from foretrace.transforms.costs.rules import SIMT_SHARE, WINOGRAD
+from foretrace.transforms.edit.columns import Mask, is_in, matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+    Floats = npt.NDArray[np.float64]
+
+AUTOCAST = "autocast"
+"""Name in `Graph.extra`: the type, and the attention's library, that `amp` moved products to. Their
+kernels keep their fp32 names."""
+MATRIX = ("gemm", "conv")
+TENSOR = ("fp8", "bf16", "fp16", "tf32")
+SIMT_REACHED = 0.85
+"""Share of the fp32 peak that large products reach without tensor cores (cuBLAS on V100)."""
+
+LAYOUT = 0.35
+"""Time of layout changes around NCHW convolutions on TF32 tensor cores, in their own time
+(0.22 in pair P7's U-Net, 0.47 in pair P4's ResNet-50: tuned on these two)."""
+
+FALLBACKS = {"fp8": ("bf16", "fp16", "fp32"), "bf16": ("fp32",), "tf32": ("fp32",)}
+"""Where the arithmetic goes on a device without it (bf16 is emulated in fp32)."""
+
+ATTENTION_KINDS = (
+    ("flash3", r"compute_attn_ws|hopper|Sm90|Sm100|Fa3|flash3"),
+    ("fp32", r"fmha_cutlass[FB]_f32"),
+    ("mem_efficient", r"fmha_cutlass|PyTorchMemEffAttention"),
+    ("flash1", r"pytorch_fmha|fmha_(fwd|bwd)_(loop|dot|q_dk)|FMHA_kernel"),
+)
+"""Which library an attention kernel is of, by its name; flash2 where none matches."""
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What is known of every task's kernel: class, precision, and a product's flops and bytes."""
+
+    graph: Graph
+
+    @cached_property
+    def where(self) -> Mask:
+        """The kernels, those that only communicate left out."""
+        return is_in(self.graph.tasks["kind"], "kernel") & (self.classes != "collective")
+
+    @cached_property
+    def classes(self) -> npt.NDArray[np.str_]:
+        """Class by name; a product that a convolution operator launched is a convolution."""
+        found = classes(self.graph.tasks["name"])
+        inside = np.zeros(len(found), bool)
+        if len(self.graph.operators):
+            inside = self._of_operator(matches(self.graph.operators["name"], r"conv(?!ert)"))
+        return np.where(inside & (found == "gemm"), "conv", found)
+
+    @cached_property
+    def precisions(self) -> npt.NDArray[np.str_]:
+        """Precision by name, else by the operator's first input, else that of most products.
+
+        What `amp` moved has the precision that it was moved to.
+        """
+        named = precisions(self.graph.tasks["name"])
+        of_input = np.full(len(named), UNKNOWN, dtype=named.dtype)
+        operators = self.graph.operators
+        if len(operators):
+            for precision, dtype in (("bf16", "BFloat16"), ("fp16", "Half"), ("fp32", "float")):
+                typed = matches(operators["dtypes"], dtype)
+                of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
+        found = np.where(named == UNKNOWN, of_input, named)
+        found = np.where(found == UNKNOWN, self._usual(found), found)
+        moved = self.graph.extra.get(AUTOCAST)
+        return np.where(self._cast(found), moved["dtype"], found) if moved else found
+
+    def _cast(self, found: npt.NDArray[np.str_]) -> Mask:
+        """Return what `amp` moved from the precisions *found* to 16 bits."""
+        cast = np.isin(self.classes, [*MATRIX, "attention"]) & np.isin(found, ["fp32", "tf32"])
+        return cast & ~is_in(self.graph.tasks["phase"], "optimizer", "load", "communication")
+
+    @cached_property
+    def work(self) -> tuple[Floats, Floats]:
+        """Flops and bytes of each product's operator; NaN where shapes do not tell."""
+        operators = self.graph.operators
+        known = np.full((2, len(operators) + 1), np.nan)
+        if len(operators):
+            keys = operators[["name", "shapes", "dtypes"]].astype(object)
+            codes, distinct = keys.groupby(list(keys), dropna=False, sort=False).ngroup(), {}
+            for row, code in enumerate(codes.to_numpy().tolist()):
+                if code not in distinct:
+                    distinct[code] = product_work(*(str(v) for v in keys.iloc[row]))
+                known[:, row] = distinct[code]
+        operator = self.graph.tasks["operator"].to_numpy()
+        return known[0][operator], known[1][operator]
+
+    @cached_property
+    def written(self) -> Floats:
+        """Bytes that each product writes at least: its tile times its grid; 0 where unknown."""
+        tasks = self.graph.tasks
+        areas = [math.prod(tile(str(name)) or (0,)) for name in tasks["name"].cat.categories]
+        area = np.array([*areas, 0], np.float64)[tasks["name"].cat.codes.to_numpy()]
+        item = np.where(np.isin(self.precisions, ["fp32", "tf32"]), 4, 2)
+        return area * np.maximum(tasks["blocks"].to_numpy(), 0) * item
+
+    def _of_operator(self, flags: Mask) -> Mask:
+        operator = self.graph.tasks["operator"].to_numpy()
+        return flags[operator] & (operator >= 0)
+
+    def _usual(self, found: npt.NDArray[np.str_]) -> str:
+        heavy = self.where & np.isin(self.classes, [*MATRIX, "attention"]) & (found != UNKNOWN)
+        if not heavy.any():
+            return "fp32"
+        work = self.graph.tasks["work_ns"].to_numpy()[heavy]
+        names, place = np.unique(found[heavy], return_inverse=True)
+        return str(names[np.argmax(np.bincount(place, weights=work))])
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The kernels of *old* on *new*: `ratio` of their bound part, and which of it shapes back.
+
+    Of the classes *to_tf32* fp32 kernels run in TF32; by default convolutions, where only the
+    new device has it.
+    """
+
+    kernels: Kernels
+    old: Hardware
+    new: Hardware
+    to_tf32: tuple[str, ...] | None = None
+
+    @cached_property
+    def sources(self) -> npt.NDArray[np.str_]:
+        """Precision of the arithmetic on the old device (a job may have been moved there)."""
+        return _supported(self.kernels.precisions, self.old)
+
+    @cached_property
+    def targets(self) -> npt.NDArray[np.str_]:
+        """Precision of the arithmetic on the new device."""
+        found = self.kernels.precisions
+        moving = self.to_tf32
+        if moving is None:
+            moving = ("conv",) if uses_tf32(self.new) and not uses_tf32(self.old) else ()
+        gains = np.isin(self.kernels.classes, moving) & (found == "fp32")
+        return _supported(np.where(gains, "tf32", found), self.new)
+
+    @cached_property
+    def is_backed(self) -> Mask:
+        """Products whose flops and bytes their shapes tell."""
+        flops, _ = self.kernels.work
+        return self.is_matrix & np.isfinite(flops)
+
+    @property
+    def is_matrix(self) -> Mask:
+        """Products and convolutions."""
+        return np.isin(self.kernels.classes, MATRIX)
+
+    def times(self) -> Floats:
+        """Return what every task takes on the new device, in ns, were it a kernel."""
+        work = self.kernels.graph.tasks["work_ns"].to_numpy().astype(np.float64)
+        old, new = (self._floors(device) for device in (self.old, self.new))
+        return new * np.minimum(1.0, work / old) + np.maximum(0.0, work - old) * self.ratio
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """New over old time of the part above the floor."""
+        streaming = bandwidth(self.old) / bandwidth(self.new)
+        found = np.full(len(self.kernels.classes), streaming)
+        found = np.where(self.is_matrix, self._matrix_ratio(), found)
+        return np.where(self.kernels.classes == "attention", self._attention_ratio(), found)
+
+    def _floors(self, device: Hardware) -> Floats:
+        return _each(self.kernels.classes, lambda name: 1e3 * floor_us(name, device))
+
+    def _matrix_ratio(self) -> Floats:
+        flops, size = self.kernels.work
+        before, after = self._rates()
+        old = np.fmax(flops / before, size / bandwidth(self.old))
+        new = np.fmax(flops / after, size / bandwidth(self.new))
+        names = self.kernels.graph.tasks["name"]
+        to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
+        ratio = np.where(np.isfinite(flops), new / old, self._no_faster(before / after))
+        ratio *= np.where(to_tensor & matches(names, "(?i)winograd"), WINOGRAD, 1.0)
+        converts = to_tensor & (self.kernels.classes == "conv")
+        return ratio * np.where(converts & (self.targets == "tf32"), 1 + LAYOUT, 1.0)
+
+    def _no_faster(self, ratio: Floats) -> Floats:
+        """Return *ratio*, raised where a product would take less than writing its output does."""
+        work = self.kernels.graph.tasks["work_ns"].to_numpy()
+        bound = np.maximum(work - self._floors(self.old), 1.0)
+        writing = np.minimum(self.kernels.written / bandwidth(self.old), bound)
+        return np.maximum(ratio, writing / bound * (bandwidth(self.old) / bandwidth(self.new)))
+
+    def _rates(self) -> tuple[Floats, Floats]:
+        """Return operations per ns before and after, of every task were it a product.
+
+        A product of few blocks fills few multiprocessors on either device, as long as the
+        library launches the same kernel; another vendor's launches another one.
+        """
+        crosses = np.isin(self.sources, TENSOR) != np.isin(self.targets, TENSOR)
+        before = matrix_rate(self.old, self.sources, crosses)
+        after = matrix_rate(self.new, self.targets, crosses)
+        blocks = self.kernels.graph.tasks["blocks"].to_numpy()
+        keeps = (blocks > 0) & ~crosses & (self.old.vendor == self.new.vendor)
+        fills = [np.minimum(1.0, blocks / d.figures["sm_count"]) for d in (self.old, self.new)]
+        return before * np.where(keeps, fills[0], 1.0), after * np.where(keeps, fills[1], 1.0)
+
+    def _attention_ratio(self) -> Floats:
+        found = attention_kinds(self.kernels.graph)
+        keys = np.char.add(np.char.add(found, " "), self.sources)
+        before = _each(keys, lambda key: attention_rate(self.old, *key.split()))
+        keys = np.char.add(np.char.add(found, " "), self.targets)
+        return before / _each(keys, lambda key: attention_rate(self.new, *key.split()))
+
+
+def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:
+    """Return the library of every task's kernel, were it fused attention."""
+    found = np.full(len(graph.tasks), "flash2", dtype="<U13")
+    for kind, pattern in reversed(ATTENTION_KINDS):
+        found[matches(graph.tasks["name"], pattern)] = kind
+    if moved := graph.extra.get(AUTOCAST):
+        wide = np.isin(precisions(graph.tasks["name"]), ["fp32", "tf32"])
+        found[wide] = moved["attention"]
+    return found
+
+
+def uses_tf32(device: Hardware) -> bool:
+    """Tell whether convolutions run in TF32 by default: NVIDIA's library does, AMD's does not."""
+    return device.vendor == "nvidia" and device.peak("tf32") is not None
+
+
+def _supported(precisions: npt.NDArray[np.str_], device: Hardware) -> npt.NDArray[np.str_]:
+    """Return *precisions*, those that *device* lacks replaced by the next wider it has."""
+    for precision in TENSOR:
+        if not _has(device, precision):
+            to = next((p for p in FALLBACKS.get(precision, ()) if _has(device, p)), "fp32")
+            precisions = np.where(precisions == precision, to, precisions)
+    return precisions
+
+
+def _has(device: Hardware, precision: str) -> bool:
+    return uses_tf32(device) if precision == "tf32" else device.peak(precision) is not None
+
+
+def _each(keys: npt.NDArray[np.str_], value: Callable[[str], float]) -> Floats:
+    """Return *value* of each key, asked once per distinct key."""
+    names, place = np.unique(keys, return_inverse=True)
+    return np.array([value(str(name)) for name in names])[place]
+
+
+def bandwidth(device: Hardware) -> float:
+    """Return what large element-wise kernels move, in bytes per ns."""
+    return device.figures["memory_gbps"] * device.figures["streaming_share"]
+
+
+def matrix_rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
+    """Return operations per ns of large products; *crosses*: they move to or from tensor cores."""
+    peaks = _each(precisions, lambda name: _matrix_peak(device, name))
+    tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figures["matrix_share"])
+    return 1e3 * peaks * np.where(precisions == "fp32", SIMT_REACHED, tensor)
+
+
+def _matrix_peak(device: Hardware, precision: str) -> float:
+    vector = device.figures["fp32_tflops"]
+    if precision == "fp32":
+        return device.figures.get("fp32_matrix_tflops", vector)
+    return device.peak(precision) or vector
+
+
+def attention_rate(device: Hardware, kind: str, precision: str) -> float:
+    """Return operations per ns of fused attention; fp32 runs on three TF32 products if any."""
+    share = attention_share("fp32" if precision in ("fp32", "tf32") else kind, device)
+    if share is None:
+        share = attention_share("mem_efficient", device) or SIMT_SHARE
+    tf32 = device.peak("tf32") if uses_tf32(device) else None
+    peak = tf32 / 3 if precision in ("fp32", "tf32") and tf32 else _matrix_peak(device, precision)
+    return 1e3 * peak * share
+
+
+def kernel_time_ns(graph: Graph) -> float:
+    """Return the device time of all kernels of one step, collectives and copies left out.
+
+    Examples
+    --------
+    >>> from foretrace.graph.literal import literal
+    >>> kernel_time_ns(literal([("a", "kernel", 0, 10, None), ("b", "memcpy", 0, 20, None)]))
+    10.0
+    """
+    work = graph.tasks["work_ns"].to_numpy()
+    return float(work[is_in(graph.tasks["kind"], "kernel")].sum()) / graph.steps

@@ -1,0 +1,89 @@
+"""The gradients of a recorded DDP job that names no operators: sizes from DDP's own copies.
+
+Without ``gradient_as_bucket_view`` DDP copies every gradient out of its bucket after the
+all-reduce, bucket after bucket: those copies' bytes are the gradients in the order in which
+backward finishes them. A bucket is complete at the last kernel launched before its all-reduce.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.transforms.distributed.common.buckets import caps, grouped
+from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.edit.select import within_operator
+from foretrace.transforms.edit.side_stream import call_of
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+ALL_REDUCE = "(?i)all_?reduce"
+
+
+class Copied(NamedTuple):
+    """One gradient: its step and bytes, the kernel after which it is final, and that one's call."""
+
+    step: int
+    bytes: int
+    row: int
+    host: int
+
+
+def copied(graph: Graph) -> list[Copied]:
+    """Return the gradients of a recorded DDP job, by step; none where it makes no such copies.
+
+    Its buckets must be those of torch's default caps. Within a bucket gradients are spread evenly
+    over the kernels since the bucket before.
+    """
+    copies = dict(per_step(graph, bucket_copies(graph)))
+    sizes = graph.tasks["bytes"].to_numpy()
+    found: list[Copied] = []
+    for step, reduced in per_step(graph, all_reduces(graph)):
+        mine = sizes[copies[step]].astype(np.int64).tolist() if step in copies else []
+        buckets = grouped(mine, caps())
+        if not mine or len(buckets) != len(reduced):
+            return []
+        found += _placed(graph, step, mine, buckets, reduced)
+    return found
+
+
+def all_reduces(graph: Graph) -> Mask:
+    """Return the all-reduces: by name, or by operator where kernels' names tell none."""
+    named = matches(graph.tasks["name"], ALL_REDUCE) | within_operator(graph, ALL_REDUCE)
+    return is_in(graph.tasks["kind"], "collective") & named
+
+
+def bucket_copies(graph: Graph) -> Mask:
+    """Return DDP's copies out of its buckets: within a device, between backward and optimizer."""
+    tasks = graph.tasks
+    found = is_in(tasks["kind"], "memcpy") & is_in(tasks["phase"], "backward")
+    return found & matches(tasks["name"], "DtoD") & (tasks["bytes"].to_numpy() > 0)
+
+
+def ready_rows(graph: Graph, reduced: Rows) -> Rows:
+    """Return, per all-reduce, the last kernel launched before it: its bucket's last gradient."""
+    return last_launched(graph, call_of(graph)[reduced])
+
+
+def _placed(
+    graph: Graph, step: int, sizes: list[int], buckets: list[list[int]], reduced: Rows
+) -> list[Copied]:
+    """Return the gradients of one step, each bucket's spread over the kernels that precede it."""
+    ready = ready_rows(graph, reduced)
+    lane, start = (graph.tasks[c].to_numpy() for c in ("lane", "start_ns"))
+    here = np.flatnonzero((lane == lane[ready[-1]]) & (graph.tasks["step"].to_numpy() == step))
+    kernels = here[np.lexsort((here, start[here]))]
+    kernels = kernels[np.argmax(is_in(graph.tasks["phase"], "backward")[kernels]) :]
+    at = np.searchsorted(start[kernels], start[ready])
+    calls = call_of(graph)
+    found: list[Copied] = []
+    for bucket, begin, end in zip(buckets, [-1, *at[:-1]], at, strict=True):
+        rows = evenly(kernels[min(begin + 1, end) : end + 1], len(bucket))
+        found += [
+            Copied(step, sizes[i], row, int(calls[row]))
+            for i, row in zip(bucket, rows.tolist(), strict=True)
+        ]
+    return found

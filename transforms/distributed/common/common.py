@@ -1,0 +1,92 @@
+"""What all schemes have in common that turn the job of one worker into one of several.
+
+In: a graph and where its workers are to run. Out: their places, or one clear sentence why not; the
+graph as the job of so many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from foretrace.errors import TransformError
+from foretrace.graph.network import Network, with_network
+from foretrace.transforms.cluster.placement import place_workers
+from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.transfers import communicates
+from foretrace.transforms.distributed.ddp.gloo import host_shares
+from foretrace.transforms.distributed.ddp.nccl import TRANSFER_SHARE, overlap_share
+from foretrace.transforms.edit.parameters import whole
+from foretrace.transforms.edit.provenance import more_samples
+from foretrace.transforms.edit.select import has_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.presets import Cluster
+
+
+def place_alone(
+    graph: Graph,
+    what: str,
+    workers: int,
+    *,
+    cluster: str | None,
+    network: str | None,
+    nodes: int | None,
+    servers: int = 0,
+) -> Placed:
+    """Return where *workers* of *graph*, the job of one of them, and *servers* are to run.
+
+    Raises
+    ------
+    TransformError
+        The job has several workers already, the cluster is none for it, or they do not fit; *what*
+        is the scheme.
+    """
+    whole("workers", workers, 1)
+    if communicates(graph).any():
+        raise TransformError(
+            f"{what} starts from the recording of a job on one worker; this one has several"
+        )
+    count = workers + servers
+    try:
+        placed = place_workers(count, cluster=cluster, network=network, nodes=nodes)
+    except TransformError as error:
+        if not servers or str(count) not in str(error):
+            raise
+        raise TransformError(f"{error} ({servers} of these {count} serve)") from None
+    check_transport(graph, placed.cluster)
+    return placed
+
+
+def check_transport(graph: Graph, cluster: Cluster) -> None:
+    """Refuse a *cluster* that joins devices where *graph* has none."""
+    if not has_device(graph) and cluster.transport == "nccl":
+        raise TransformError(
+            f"cluster {cluster.name!r} joins devices, and this is a CPU job; give a cluster with "
+            'transport = "tcp", or network="25Gbps"'
+        )
+
+
+def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:
+    """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
+    graph = more_samples(graph, workers)
+    graph = replace(graph, meta=replace(graph.meta, world_size=workers))
+    return graph if placed is None else with_workers(graph, placed)
+
+
+def overlapping(graph: Graph, lanes: Sequence[int], cluster: Cluster) -> Graph:
+    """Let transfers on *lanes* and what the worker computes meanwhile slow each other."""
+    device = has_device(graph)
+    compute, transfer = (overlap_share(graph), TRANSFER_SHARE) if device else host_shares(cluster)
+    rank = int(graph.lanes["rank"].iloc[0])
+    network = Network(
+        members=tuple((lane, rank) for lane in lanes),
+        compute_share=compute,
+        transfer_share=transfer,
+        slowed=("kernel",) if device else ("host",),
+    )
+    return with_network(graph, network)

@@ -1,0 +1,297 @@
+"""The gradients of a job: how large they are, and after which task each is final.
+
+In: a graph. Out: one `Gradient` per parameter and step, in the order in which backward finishes
+them. Sizes come from the operators' shapes, from what the recorder saw of the model, from the
+copies that a recorded DDP job makes, or from the user.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.transforms.costs.activations import element_bytes
+from foretrace.transforms.costs.cpu_matmul import nearest
+from foretrace.transforms.costs.operators import parse_shapes
+from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.distributed.common.bucket_copies import copied
+from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
+from foretrace.transforms.edit.columns import Rows, is_in
+from foretrace.transforms.edit.parameters import positive
+from foretrace.transforms.edit.select import has_device, on_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from foretrace.graph.model import Graph
+
+MB = 1_000_000
+MOST_MB = 1_000_000_000
+"""No model has a petabyte of parameters: 10^14 of them take 400 TB."""
+WIDTH = 4
+"""Bytes of an element where nothing tells: optimizers keep parameters in fp32."""
+UNKNOWN_PIECES = 32
+"""Gradients that a known total is cut into where a trace shows no single ones: enough that no piece
+is a large share of a bucket, few enough to be cheap (a convention, no measurement)."""
+
+
+class Gradient(NamedTuple):
+    """One parameter's gradient in one step.
+
+    ``row`` is the task after which it is final: a device task where the job has a device, else the
+    host task itself. ``host`` is the host task after which the framework's hook runs (−1: unknown).
+    ``name`` is the parameter, ``module`` the module it belongs to; ``shape`` is empty where
+    unknown, ``width`` the bytes of one element. ``source`` is "shapes", "model" (as the recorder
+    saw it), "copies" (of a recorded DDP job) or "given".
+    """
+
+    name: str | None
+    bytes: int
+    row: int
+    step: int
+    host: int = -1
+    module: str | None = None
+    shape: tuple[int, ...] = ()
+    width: int = WIDTH
+    source: str = "shapes"
+
+
+class _Moments(NamedTuple):
+    """When gradients become final: step, host task, and the operator that accumulates each."""
+
+    step: Rows
+    host: Rows
+    operator: Rows
+
+
+class _Size(NamedTuple):
+    name: str | None
+    bytes: int
+    shape: tuple[int, ...]
+    width: int
+
+
+def gradients(
+    graph: Graph, *, parameters: Sequence[float] | None = None, gradient_mb: float | None = None
+) -> list[Gradient]:
+    """Return the gradients of one rank, per step in the order in which backward finishes them.
+
+    A step with several backward passes over the same parameters (gradient accumulation) finishes
+    its gradients in the last one.
+
+    Parameters
+    ----------
+    graph
+        A job of one rank.
+    parameters
+        Sizes of the parameters in MB (10^6 bytes), in the order of the model's definition, where
+        the trace does not tell. Backward is taken to finish them in reverse order.
+    gradient_mb
+        Their sum in MB, where single sizes are unknown; taken to be even.
+
+    Raises
+    ------
+    TransformError
+        The job has no backward pass, or nothing tells the sizes.
+
+    Examples
+    --------
+    >>> from foretrace.graph.literal import literal
+    >>> graph = literal(
+    ...     [("mm", "host", 0, 50, "backward"), ("accumulate", "host", 0, 5, "backward")],
+    ...     columns={"operator": [-1, 0]},
+    ...     operators={"name": [ACCUMULATE], "parent": [-1], "shapes": ["[[128,64]]"]},
+    ... )
+    >>> [(g.bytes, g.row, g.step) for g in gradients(graph)]
+    [(32768, 1, 0)]
+    """
+    moments = _moments(graph)
+    given = _given(parameters, gradient_mb, int(np.bincount(moments.step).max(initial=0)))
+    if given is None and len(moments.step):
+        from_shapes = _from_shapes(graph, moments)
+        if from_shapes is not None:
+            return from_shapes
+    sizes = given or _recorded(graph)
+    source = "given" if given else "model"
+    if sizes is None:
+        return _from_copies(graph) or _unknown()
+    if 0 < len(moments.step) == len(sizes) * len(np.unique(moments.step)):
+        return _finished(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
+    return _spread(graph, sizes[::-1], source)
+
+
+def total_bytes(found: Sequence[Gradient]) -> int:
+    """Return the bytes of all gradients of one step."""
+    return sum(each.bytes for each in found if each.step == found[0].step)
+
+
+def _unknown() -> list[Gradient]:
+    raise TransformError(
+        "this trace does not tell how large the gradients are; record it with foretrace record, "
+        "or give parameters=[MB, ...] in the model's order, or their sum as gradient_mb=..."
+    )
+
+
+def _given(
+    parameters: Sequence[float] | None, gradient_mb: float | None, pieces: int
+) -> list[_Size] | None:
+    """Return the sizes that the user gave."""
+    if parameters is not None and gradient_mb is not None:
+        raise TransformError("give either parameters=[MB, ...] or gradient_mb=..., not both")
+    if gradient_mb is not None:
+        positive("gradient_mb", gradient_mb)
+        pieces = pieces or UNKNOWN_PIECES
+        parameters = [gradient_mb / pieces] * pieces
+    if parameters is None:
+        return None
+    if not isinstance(parameters, list | tuple) or not parameters:
+        raise TransformError(f"parameters={parameters!r} is no list; give parameters=[MB, ...]")
+    each = [positive("parameters", size) for size in parameters]
+    if sum(each) > MOST_MB:
+        raise TransformError(f"gradients of {sum(each):.3g} MB: give at most {MOST_MB:,} MB in all")
+    return [_Size(None, max(1, round(size * MB)), (), WIDTH) for size in each]
+
+
+def _recorded(graph: Graph) -> list[_Size] | None:
+    """Return name and size of the model's parameters as the recorder saw them, in their order."""
+    seen = graph.meta.extra.get("parameters")
+    if not seen:
+        return None
+    return [
+        _Size(str(name), math.prod(shape) * int(width), tuple(shape), int(width))
+        for name, shape, width in seen
+    ]
+
+
+def _moments(graph: Graph) -> _Moments:
+    """Find the tasks that accumulate gradients; of several passes over the same ones the last."""
+    operators, tasks = graph.operators, graph.tasks
+    once = is_in(operators["name"], ACCUMULATE) if len(operators) else np.zeros(0, bool)
+    if not once.any():
+        return _Moments(*(np.empty(0, np.int64) for _ in _Moments._fields))
+    number = np.where(once, np.arange(len(once), dtype=np.float64), np.nan)
+    around = np.append(nearest(operators["parent"].to_numpy().astype(np.int64), number), np.nan)
+    own = around[tasks["operator"].to_numpy()]
+    start, step = (tasks[c].to_numpy().astype(np.int64) for c in ("start_ns", "step"))
+    rows = np.flatnonzero(np.isfinite(own) & ~on_device(graph) & (step >= 0))
+    rows = rows[np.lexsort((rows, start[rows], step[rows]))]
+    operator = own[rows].astype(np.int64)
+    _, from_end = np.unique(operator[::-1], return_index=True)
+    last = np.sort(len(rows) - 1 - from_end)
+    return _last_pass(graph, _Moments(step[rows[last]], rows[last], operator[last]))
+
+
+def _last_pass(graph: Graph, found: _Moments) -> _Moments:
+    """Keep the last of several backward passes of a step that accumulate the same gradients."""
+    keep = np.ones(len(found.step), bool)
+    start = graph.tasks["start_ns"].to_numpy()
+    host = is_in(graph.tasks["phase"], "forward") & ~on_device(graph)
+    shapes = graph.operators["shapes"].astype(object).fillna("").to_numpy()
+    for step in np.unique(found.step).tolist():
+        here = np.flatnonzero(found.step == step)
+        forward = np.sort(start[host & (graph.tasks["step"].to_numpy() == step)])
+        passes = np.searchsorted(forward, start[found.host[here]])
+        each = [here[passes == one] for one in np.unique(passes)]
+        keys = {tuple(shapes[found.operator[rows]]) for rows in each}
+        if len(each) > 1 and len(keys) == 1:
+            keep[here] = passes == passes[-1]
+    return _Moments(*(column[keep] for column in found))
+
+
+def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
+    """Return the gradients with the shapes of the operators that accumulate them, if all are known.
+
+    The model's names are given to the shapes where the recorder saw both.
+    """
+    operators = graph.operators
+    texts, types = (operators[c].astype(object) for c in ("shapes", "dtypes"))
+    if operators["shapes"].isna().to_numpy()[moments.operator].any():
+        return None
+    sizes: list[_Size] = []
+    for operator in moments.operator.tolist():
+        shape = (parse_shapes(str(texts.iat[operator])) or ((),))[0]
+        width = element_bytes(str(types.iat[operator]))
+        sizes.append(_Size(None, math.prod(shape) * width, shape, width))
+    named = _named(graph, moments, sizes)
+    return _finished(graph, moments, named, "shapes")
+
+
+def _named(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
+    """Give each size the last parameter of its shape that has no gradient yet in its step.
+
+    Of those the ones of the task's own module come first: backward runs in reverse order.
+    """
+    known = _recorded(graph) or []
+    modules = graph.tasks["module"].astype(object).to_numpy()[moments.host]
+    named: list[_Size] = []
+    free: dict[tuple[int, ...], list[str]] = {}
+    for at, size in enumerate(sizes):
+        if at == 0 or moments.step[at] != moments.step[at - 1]:
+            free = defaultdict(list)
+            for parameter in known:
+                free[parameter.shape].append(str(parameter.name))
+        names = free[size.shape]
+        mine = [name for name in names if name.rpartition(".")[0] == modules[at]]
+        if chosen := (mine or names)[-1:]:
+            names.remove(chosen[0])
+        named.append(size._replace(name=next(iter(chosen), None)))
+    return named
+
+
+def _finished(
+    graph: Graph, moments: _Moments, sizes: Sequence[_Size], source: str
+) -> list[Gradient]:
+    """Put sizes and moments together; on a device a gradient is final after its last kernel."""
+    rows = last_launched(graph, moments.host) if has_device(graph) else moments.host
+    modules = graph.tasks["module"].astype(object)
+    return [
+        Gradient(
+            name=size.name,
+            bytes=size.bytes,
+            row=row,
+            step=step,
+            host=host,
+            module=_module_of(size.name) or _text(modules.iat[host]),
+            shape=size.shape,
+            width=size.width,
+            source=source,
+        )
+        for size, row, step, host in zip(
+            sizes, rows.tolist(), moments.step.tolist(), moments.host.tolist(), strict=True
+        )
+    ]
+
+
+def _spread(graph: Graph, sizes: Sequence[_Size], source: str) -> list[Gradient]:
+    """Place gradients evenly over the backward tasks of each step, the last at the end."""
+    device = has_device(graph)
+    where = is_in(graph.tasks["phase"], "backward")
+    where &= is_in(graph.tasks["kind"], "kernel") if device else ~on_device(graph)
+    if not where.any():
+        raise TransformError("this job has no backward pass: there are no gradients")
+    return [
+        Gradient(size.name, size.bytes, row, step, -1 if device else row, None, size.shape,
+                 size.width, source)
+        for step, rows in per_step(graph, where)
+        for size, row in zip(sizes, evenly(rows, len(sizes)).tolist(), strict=True)
+    ]  # fmt: skip
+
+
+def _from_copies(graph: Graph) -> list[Gradient]:
+    """Return the gradients as a recorded DDP job copies them out of its buckets."""
+    return [
+        Gradient(None, size, row, step, host, source="copies")
+        for step, size, row, host in copied(graph)
+    ]
+
+
+def _module_of(name: str | None) -> str | None:
+    return name.rpartition(".")[0] or None if name else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,124 @@
+"""Change the collectives that a graph holds: what they are, and what runs before and after them.
+
+In: rows of transfers. Out: new graphs. Whatever led to a transfer still does, whatever waited too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.graph.network import network_of, with_network
+from foretrace.transforms.costs.memcpy_cost import insert_moves
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled
+from foretrace.transforms.edit.primitives import CHAINS, insert
+from foretrace.transforms.edit.select import has_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+
+    Floats = npt.NDArray[np.float64]
+
+
+def recast(graph: Graph, rows: Rows, *, name: str, work_ns: Rows, size: Floats, cost: str) -> Graph:
+    """Let the transfers *rows* be called *name*, take other times, and move other bytes."""
+    where = np.zeros(len(graph.tasks), bool)
+    where[rows] = True
+    work, moved = (graph.tasks[c].to_numpy().copy() for c in ("work_ns", "bytes"))
+    work[rows], moved[rows] = np.maximum(work_ns, 0), size
+    columns: dict[str, Any] = {
+        "name": labelled(graph.tasks["name"], where, name),
+        "cost": labelled(graph.tasks["cost"], where, cost),
+    }
+    return replace(graph, tasks=graph.tasks.assign(work_ns=work, bytes=moved, **columns))
+
+
+def taken_over(graph: Graph, old: Rows, first: Rows, last: Rows) -> Graph:
+    """Let what led to each of *old* lead to *first*, and what each led to follow *last*.
+
+    The order on the lanes stays as it is.
+    """
+    count = len(graph.tasks)
+    begins, ends = np.arange(count), np.arange(count)
+    begins[old], ends[old] = first, last
+    src, dst = (graph.edges[end].to_numpy() for end in ("src", "dst"))
+    free = ~is_in(graph.edges["kind"], *CHAINS)
+    moved = {
+        "src": np.where(free, ends[src], src).astype(src.dtype),
+        "dst": np.where(free, begins[dst], dst).astype(dst.dtype),
+    }
+    return replace(graph, edges=graph.edges.assign(**moved))
+
+
+def prepared(graph: Graph, rows: Rows, sizes: Floats, name: str, what: str) -> Graph:
+    """Insert, before each of the transfers *rows*, work that moves *sizes* bytes of memory.
+
+    Raises
+    ------
+    TransformError
+        The graph does not tell where the data of a transfer comes from; *what* is the what-if.
+    """
+    edges = _arrivals(graph, rows)
+    if (edges < 0).any():
+        raise TransformError(
+            f"{what} cannot tell from this graph which task makes the data of each all-reduce; put "
+            "ddp(workers=..., cluster=...) before it, on a recording of one worker"
+        )
+    sources = graph.edges["src"].to_numpy().astype(np.int64)[edges]
+    graph, new = insert_moves(graph, sources, sizes, name=name)
+    src = graph.edges["src"].to_numpy().copy()
+    src[edges] = new
+    return replace(graph, edges=graph.edges.assign(src=src))
+
+
+def _arrivals(graph: Graph, rows: Rows) -> Rows:
+    """Return the edge by which the data of each transfer arrives; −1 where there is none."""
+    found = np.full(len(graph.tasks), -1, np.int64)
+    edges = np.flatnonzero(is_in(graph.edges["kind"], "event"))
+    found[graph.edges["dst"].to_numpy()[edges]] = edges
+    return found[rows]
+
+
+def finished(graph: Graph, rows: Rows, sizes: Floats, name: str) -> Graph:
+    """Insert, behind the first wait for each of *rows*, work that moves *sizes* bytes of memory."""
+    by = _first_waits(graph, rows)
+    known = by >= 0
+    place = "before" if has_device(graph) and not _on_host(graph, by[known]).any() else "after"
+    return insert_moves(graph, by[known], sizes[known], name=name, place=place)[0]
+
+
+def _on_host(graph: Graph, rows: Rows) -> Mask:
+    return is_in(graph.lanes["kind"], "thread")[graph.tasks["lane"].to_numpy()[rows]]
+
+
+def _first_waits(graph: Graph, rows: Rows) -> Rows:
+    """Return the task that waits first for each of *rows*; −1 where none does."""
+    src, dst = (graph.edges[end].to_numpy().astype(np.int64) for end in ("src", "dst"))
+    waits = np.flatnonzero(is_in(graph.edges["kind"], "event", "return"))
+    start = graph.tasks["start_ns"].to_numpy()
+    waits = waits[np.argsort(-start[dst[waits]], kind="stable")]
+    found = np.full(len(graph.tasks), -1, np.int64)
+    found[src[waits]] = dst[waits]
+    return found[rows]
+
+
+def followed(graph: Graph, rows: Rows, **columns: Any) -> tuple[Graph, Rows]:
+    """Insert a task behind each of *rows*, on their lane; whoever waited for them waits for it."""
+    graph, new = insert(graph, rows, gap_ns=0, **columns)
+    return taken_over(graph, rows, rows, new), new
+
+
+def shared_by(graph: Graph, like: int, lanes: Sequence[int]) -> Graph:
+    """Let transfers on *lanes* slow down, and be slowed down by, what those of lane *like* do."""
+    network = network_of(graph)
+    if network is None:
+        return graph
+    members = tuple((lane, rank) for of, rank in network.members if of == like for lane in lanes)
+    return with_network(graph, replace(network, members=network.members + members))

@@ -1,0 +1,183 @@
+"""DDP on CPUs over gloo: its copies, its all-reduces on the link, and the waiting for them.
+
+In: the graph of one rank and a `Plan`. Out: the graph with both. Gradients are copied into their
+bucket as they become ready, the main thread issues a bucket's all-reduce inside backward, and after
+backward it waits for one bucket after another and copies the gradients out.
+
+The constants were seen on development runs: three models, 100 Mbit/s to 1 Gbit/s, two ranks of one
+core each. The recorded runs over shaped links (docs/accuracy.md) came later and changed none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.graph.network import Network, with_network
+from foretrace.transforms.cluster.model import OUTSIDE
+from foretrace.transforms.cluster.placement import outside_gb_per_s
+from foretrace.transforms.costs.rules import machine_rate
+from foretrace.transforms.distributed.common.transfers import add_lane, send, wait
+from foretrace.transforms.distributed.ddp.tasks import (
+    BROADCAST,
+    COMPRESS,
+    COPY_IN,
+    COPY_OUT,
+    PREFIX,
+    TRANSFER,
+    backward_ends,
+    first_forward,
+    last_inserted,
+    late_edges,
+)
+from foretrace.transforms.edit.columns import Rows, is_in
+from foretrace.transforms.edit.primitives import insert
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.model import Cluster
+    from foretrace.transforms.distributed.ddp.plan import Plan
+
+COPY_NS_PER_BYTE = 0.2
+"""Copying a gradient into its bucket, or out of it. A run of DDP whose hook does nothing takes 0.2
+to 0.7 ns per byte longer than one without; 0.4 both ways, set by eye on the development runs."""
+ISSUE_NS = 100_000
+"""Host time of ``c10d::allreduce_``, which only issues (profiles of a rank: 0.02 to 0.2 ms)."""
+CAST_BYTES = 6
+"""A cast between 32 and 16 bits moves 6 bytes per element."""
+WIDTH = 4
+
+
+def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
+    """Return *graph*, a CPU job, with the exchanges of *plan*."""
+    count, members = len(graph.tasks), plan.members
+    host = is_in(graph.tasks["kind"], "host", "launch")
+    hosts = np.array([each.host for each in members], np.int64)
+    ends = backward_ends(graph, host, hosts[plan.last_members])
+    graph = _with_buffers(graph, plan)
+    sizes = np.array([each.bytes for each in members], np.int64)
+    copy_ns = np.rint(sizes * COPY_NS_PER_BYTE).astype(np.int64)
+    graph, copied = insert(graph, hosts, name=COPY_IN, kind="host", work_ns=copy_ns, cost="prior")
+    ready = copied[plan.last_members]
+    cast_ns = _cast_ns(graph, plan.per_exchange("bytes")) * plan.compressed
+    if plan.compressed:
+        graph, ready = insert(
+            graph, ready, name=COMPRESS, kind="host", work_ns=cast_ns, cost="roofline"
+        )
+    graph, link = add_lane(graph)
+    graph, transfers = send(
+        graph,
+        link,
+        ready,
+        call=f"{PREFIX}issue all_reduce",
+        call_ns=ISSUE_NS,
+        name=TRANSFER,
+        work_ns=_link_ns(graph, plan, ready),
+        bytes=np.array(plan.per_exchange("wire_bytes"), np.float64),
+        cost=plan.sources,
+    )
+    graph = late_edges(graph, ready, transfers, plan.late_ns, ISSUE_NS)
+    out_ns = cast_ns + np.rint(
+        np.array(plan.per_exchange("bytes")) * COPY_NS_PER_BYTE * plan.copies_back
+    )
+    graph, copies = insert(
+        graph,
+        last_inserted(graph, ends, count),
+        name=COPY_OUT,
+        kind="host",
+        work_ns=out_ns.astype(np.int64),
+        phase="communication",
+        cost="prior",
+    )
+    graph = wait(graph, transfers, copies, return_ns=wake_ns(plan.placed.cluster))
+    member = (link, int(graph.lanes["rank"].iloc[link]))
+    compute, transfer = host_shares(plan.placed.cluster)
+    network = Network(
+        members=(member,), compute_share=compute, transfer_share=transfer, slowed=("host",)
+    )
+    return with_network(graph, network)
+
+
+def _with_buffers(graph: Graph, plan: Plan) -> Graph:
+    """Let each forward pass begin with the buffers of rank 0."""
+    if not plan.broadcast_ns:
+        return graph
+    first = first_forward(graph, np.flatnonzero(is_in(graph.tasks["kind"], "host", "launch")))
+    graph, _ = insert(
+        graph,
+        first,
+        place="before",
+        name=BROADCAST,
+        kind="host",
+        phase="communication",
+        work_ns=plan.broadcast_ns,
+        cost="prior",
+    )
+    return graph
+
+
+def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the time to cast gradients of *sizes* bytes to 16 bits, or back."""
+    rate = machine_rate(graph, "cast_gbps") or machine_rate(graph, "copy_gbps")
+    each = COPY_NS_PER_BYTE if rate is None else CAST_BYTES / WIDTH / rate
+    return np.rint(np.array(sizes) * each).astype(np.int64)
+
+
+def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
+    """Return how long each transfer occupies the link, what a shaped link lends taken off."""
+    bucket_ns = 1000 * plan.placed.cluster.host.bucket_us
+    work = np.array([exchange.cost.ns + bucket_ns for exchange in plan.exchanges], np.float64)
+    lent_ns = credit_ns(plan.placed.cluster)
+    if not lent_ns:
+        return np.rint(work).astype(np.int64)
+    start = graph.tasks["start_ns"].to_numpy()[ready]
+    steps = np.array(plan.per_exchange("step"))
+    for step in np.unique(steps).tolist():
+        mine = steps == step
+        work[mine] = after_credit(work[mine], start[mine], lent_ns)
+    return np.rint(work).astype(np.int64)
+
+
+def after_credit(
+    work_ns: npt.NDArray[np.float64], ready_ns: npt.NDArray[np.float64], credit_ns: float
+) -> npt.NDArray[np.float64]:
+    """Return what is left of transfers on a link that lends *credit_ns* of its time after a pause.
+
+    A token bucket: while idle, the link saves up to its burst; so many bytes then pass at once.
+    Transfers run one after another from *ready_ns* on; before the first the link has been idle.
+
+    Examples
+    --------
+    >>> after_credit(np.array([9.0, 9.0, 9.0]), np.array([0.0, 1.0, 30.0]), 4.0).tolist()
+    [5.0, 9.0, 5.0]
+    """
+    left = np.empty(len(work_ns))
+    virtual = free = -np.inf
+    for i, (work, ready) in enumerate(zip(work_ns, ready_ns, strict=True)):
+        virtual = max(virtual, ready - credit_ns) + work
+        begin = max(free, ready)
+        free = max(begin, virtual)
+        left[i] = free - begin
+    return left
+
+
+def host_shares(cluster: Cluster) -> tuple[float, float]:
+    """Return the speeds that computing, and that transfers keep on a core that does both."""
+    return cluster.host.shares(8 * outside_gb_per_s(cluster))
+
+
+def wake_ns(cluster: Cluster) -> int:
+    """Return the time from the end of a collective to the return of a thread that waits for it."""
+    return round(1000 * cluster.host.wake_us)
+
+
+def credit_ns(cluster: Cluster) -> float:
+    """Return the time that a machine's links lend after a pause, that of the bytes let pass."""
+    edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
+    burst = float(sum(data["link"].burst_bytes * data["count"] for *_, data in edges))
+    return burst / outside_gb_per_s(cluster) if burst else 0.0

@@ -1,0 +1,108 @@
+"""The tasks that DDP adds to a graph: their names, where they stand, what they wait for.
+
+In: a graph and rows of tasks. Out: rows, or the graph with more edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.transforms.distributed.common.bucket_copies import all_reduces
+from foretrace.transforms.distributed.common.transfers import wait
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.edit.primitives import chain, edge_rows
+from foretrace.transforms.edit.side_stream import call_of
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+PREFIX = "DDP "
+"""Names of the tasks that DDP adds begin so."""
+TRANSFER = f"{PREFIX}all_reduce"
+COPY_IN = f"{PREFIX}copy to bucket"
+COPY_OUT = f"{PREFIX}copy from bucket"
+COMPRESS = f"{PREFIX}compress"
+DECOMPRESS = f"{PREFIX}decompress"
+BROADCAST = f"{PREFIX}broadcast buffers"
+
+
+def gradient_exchanges(graph: Graph) -> Mask:
+    """Return the tasks that exchange gradients: DDP's own, or recorded all-reduces of backward.
+
+    Where others than backward launch all-reduces, as tensor parallel layers do, the recorded ones
+    cannot be told apart, and none is returned.
+    """
+    ours = matches(graph.tasks["name"], f"^{PREFIX}")
+    recorded = all_reduces(graph) & ~ours
+    call = call_of(graph)
+    if ours.any() or not recorded.any():
+        return ours
+    launched = call[recorded]
+    in_backward = is_in(graph.tasks["phase"], "backward")[launched] & (launched >= 0)
+    return recorded & in_backward.all()
+
+
+def first_forward(graph: Graph, where: Rows) -> Rows:
+    """Return the first task of each step's first forward pass among the selected ones."""
+    rows = where[is_in(graph.tasks["phase"], "forward")[where]]
+    start, step = (graph.tasks[c].to_numpy()[rows] for c in ("start_ns", "step"))
+    rows = rows[np.lexsort((rows, start, step))]
+    _, first = np.unique(graph.tasks["step"].to_numpy()[rows], return_index=True)
+    return rows[first]
+
+
+def late_edges(graph: Graph, ready: Rows, transfers: Rows, late_ns: int, lag_ns: int = 0) -> Graph:
+    """Let each of *transfers* wait for the slowest worker, which has *ready* done later than this.
+
+    At the end of a step that one is *late_ns* behind; lateness grows evenly over a step and is gone
+    at its end, where all have waited for all. *lag_ns* comes on top.
+    """
+    start, step = (graph.tasks[c].to_numpy().astype(np.float64) for c in ("start_ns", "step"))
+    late = np.zeros(len(ready))
+    for one in np.unique(step[ready]).tolist():
+        inside = start[step == one]
+        mine = step[ready] == one
+        passed = (start[ready[mine]] - inside.min()) / max(np.ptp(inside), 1.0)
+        late[mine] = late_ns * np.clip(passed, 0.0, 1.0)
+    lags = lag_ns + np.rint(late).astype(np.int64)
+    return replace(graph, edges=edge_rows(graph.edges, ready, transfers, "event", lags))
+
+
+def wait_behind(graph: Graph, transfers: Rows, ends: Rows) -> Graph:
+    """Let the task behind each of *ends* on its lane wait for the transfer beside it."""
+    edge = chain(graph)[1][ends]
+    following, shift = (graph.edges[c].to_numpy().astype(np.int64) for c in ("dst", "shift"))
+    return wait(graph, transfers, np.append(following, -1)[edge], shift=np.append(shift, 0)[edge])
+
+
+def backward_ends(graph: Graph, where: Mask, rows: Rows) -> Rows:
+    """Return, per task of *rows*, the last backward task among *where* of its lane and step."""
+    tasks = graph.tasks
+    lane, step, start = (tasks[c].to_numpy() for c in ("lane", "step", "start_ns"))
+    backward = np.flatnonzero(is_in(tasks["phase"], "backward") & where)
+    backward = backward[np.lexsort((backward, start[backward]))]
+    last = {(lane[row], step[row]): row for row in backward.tolist()}
+    return np.array([last[key] for key in zip(lane[rows], step[rows], strict=True)], np.int64)
+
+
+def device_of(graph: Graph, row: int) -> int:
+    """Return the number of the device that a task runs on."""
+    return int(graph.lanes["device"].iloc[graph.tasks["lane"].iloc[row]])
+
+
+def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:
+    """Return the last of the tasks that stand directly behind each of *rows* and are new.
+
+    New tasks are those from row *count* on.
+    """
+    outgoing, dst = chain(graph)[1], graph.edges["dst"].to_numpy()
+    found = rows.copy()
+    while True:
+        edge = outgoing[found]
+        following = np.where(edge >= 0, dst[edge], -1)
+        if not (new := following >= count).any():
+            return found
+        found[new] = following[new]

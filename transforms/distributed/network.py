@@ -1,0 +1,132 @@
+"""Another network under a job of several workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import TransformError
+from foretrace.graph.network import network_of, with_network
+from foretrace.transforms.cluster.placement import KEY, Placed, gigabits, outside_gb_per_s
+from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.distributed.common.collective_tasks import kinds_of, with_workers
+from foretrace.transforms.distributed.common.transfers import communicates
+from foretrace.transforms.distributed.ddp.gloo import host_shares
+from foretrace.transforms.edit.parameters import positive
+from foretrace.transforms.edit.primitives import scale
+from foretrace.transforms.edit.provenance import add_note
+from foretrace.transforms.edit.select import has_device, require
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.transforms.edit.columns import Mask
+
+
+def network(
+    graph: Graph, *, bandwidth: str | float | None = None, latency: float | None = None
+) -> Graph:
+    """Run the job over a network of another bandwidth or latency.
+
+    Parameters
+    ----------
+    graph
+        A job of several workers: recorded, or after ddp(...) and its like.
+    bandwidth
+        Of all links of a machine together, as in "25Gbps"; or a number: so many times that of now.
+    latency
+        Of these links in microseconds.
+
+    Notes
+    -----
+    Assumes: each collective gets shorter or longer as its cost on the two networks says, alone on
+    its links. What was recorded on a network that nothing tells scales with its bytes: the shortest
+    collective is all latency, which no bandwidth changes.
+    Unknown: another algorithm or other buckets that one would choose for the other network.
+    Source: the costs of collectives (docs/clusters.md); Daydream's bandwidth what-if (ATC 2020).
+
+    Examples
+    --------
+    >>> from foretrace.graph.literal import literal
+    >>> graph = literal([("ncclAllReduce", "collective", 0, t, None) for t in (10, 50)])
+    >>> network(graph, bandwidth=2.0).tasks.work_ns.tolist()
+    [10, 30]
+    """
+    if bandwidth is None and latency is None:
+        raise TransformError('network needs bandwidth=..., as in "25Gbps", or latency=... in us')
+    if latency is not None:
+        positive("latency", latency)
+    transfers = require(communicates(graph), graph, "collective; put ddp(workers=...) before")
+    placed: Placed | None = graph.extra.get(KEY)
+    if placed is None:
+        return _recorded(graph, transfers, bandwidth, latency)
+    if isinstance(bandwidth, str):
+        gb_per_s = gigabits(bandwidth) / 8
+    else:
+        times = 1.0 if bandwidth is None else positive("bandwidth", bandwidth)
+        gb_per_s = outside_gb_per_s(placed.cluster) * times
+    latency_ns = None if latency is None else round(1000 * latency)
+    other = placed.cluster.with_network(gb_per_s=gb_per_s, latency_ns=latency_ns)
+    changed = _moved(graph, placed, Placed(other, placed.devices))
+    text = f"network: {8 * gb_per_s:.4g} Gbit/s between machines"
+    return add_note(changed, text + ("" if latency is None else f", {latency:g} us"))
+
+
+def _moved(graph: Graph, before: Placed, after: Placed) -> Graph:
+    """Return the job on another network: other collectives, which slow computing otherwise."""
+    changed = with_workers(recosted(graph, before, after), after)
+    shares = network_of(graph)
+    if shares is None or has_device(graph):
+        return changed
+    compute, transfer = host_shares(after.cluster)
+    return with_network(changed, replace(shares, compute_share=compute, transfer_share=transfer))
+
+
+def recosted(graph: Graph, before: Placed, after: Placed) -> Graph:
+    """Return *graph* whose collectives cost what they do among *after* instead of *before*.
+
+    Raises
+    ------
+    TransformError
+        There are transfers, but none of a kind whose cost is known by its size.
+    """
+    ratios: dict[tuple[str, float], float] = {}
+    factor = np.ones(len(graph.tasks))
+    sizes = graph.tasks["bytes"].to_numpy()
+    known = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
+    if not known:
+        raise TransformError(
+            "nothing to change: no collective of known size in this graph; give the network, or "
+            "the devices, to the what-if that adds its transfers"
+        )
+    for row, kind in known:
+        key = (kind, float(sizes[row]))
+        if key not in ratios:
+            old, new = (
+                collective_cost(placed.cluster, placed.devices, *key) for placed in (before, after)
+            )
+            ratios[key] = new.ns / max(old.ns, 1)
+        factor[row] = ratios[key]
+    return scale(graph, factor != 1.0, factor, cost="roofline")
+
+
+def _recorded(
+    graph: Graph, transfers: Mask, bandwidth: str | float | None, latency: float | None
+) -> Graph:
+    """Return a recorded job, on a network that nothing tells, whose bytes pass faster."""
+    if isinstance(bandwidth, str) or latency is not None or bandwidth is None:
+        raise TransformError(
+            "the network of this recording is unknown: give bandwidth as a number, so many times "
+            "that of now, or say where it runs by ddp(workers=..., cluster=...)"
+        )
+    faster = positive("bandwidth", bandwidth)
+    work = graph.tasks["work_ns"].to_numpy()
+    floor = work[transfers & (work > 0)].min(initial=np.iinfo(np.int64).max)
+    moved = np.maximum(work - floor, 0)
+    where = transfers & (moved > 0)
+    factor = (np.minimum(work, floor) + moved / faster) / np.maximum(work, 1)
+    return add_note(
+        scale(graph, where, factor, cost="user"),
+        f"network: bytes pass {faster:g} times as fast, latency stays",
+    )

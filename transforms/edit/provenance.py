@@ -1,0 +1,109 @@
+"""What was done to a graph, and what its user must know of that: kept in `Graph.extra`.
+
+In: a graph before and after a what-if. Out: the graph after, with the what-if written down, where
+its costs came from, by how much the samples of a step grew, and warnings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+MEASURED, RULE, NOTHING = "measured", "rule", "nothing"
+MULTIPLY = ("faster_kernels", "faster_host", "faster_modules", "gradient_accumulation")
+"""What-ifs whose effects multiply when they are applied again: that may be meant."""
+SETTING = ("replace_kernel", "dataloader", "device", "cpu_cores")
+"""What-ifs that say how things are afterwards: once or twice is the same."""
+_APPLIED, _WARNINGS, _SAMPLES, _TOLD = "applied", "warnings", "samples", "calibration_told"
+
+
+class Applied(NamedTuple):
+    """A what-if that was applied: its name, its text, and where the new costs come from.
+
+    ``source`` is "measured" (a calibration), "rule", or "nothing" where nothing changed.
+    """
+
+    name: str
+    text: str
+    source: str
+
+
+def applied(graph: Graph) -> tuple[Applied, ...]:
+    """Return every what-if applied to *graph*, in order."""
+    return tuple(graph.extra.get(_APPLIED, ()))
+
+
+def add_note(graph: Graph, *notes: str) -> Graph:
+    """Return *graph* with *notes* (assumptions) added, each once."""
+    new = tuple(dict.fromkeys(note for note in notes if note not in graph.notes))
+    return replace(graph, notes=graph.notes + new) if new else graph
+
+
+def warned(graph: Graph, *texts: str) -> Graph:
+    """Return *graph* with *texts*, of which every prediction from it warns, each once."""
+    return _with(graph, _WARNINGS, tuple(dict.fromkeys((*warnings(graph), *texts))))
+
+
+def warnings(graph: Graph) -> tuple[str, ...]:
+    """Return what what-ifs warned of."""
+    return tuple(graph.extra.get(_WARNINGS, ()))
+
+
+def more_samples(graph: Graph, ratio: float) -> Graph:
+    """Return *graph*, a step of which now has *ratio* times as many samples."""
+    return _with(graph, _SAMPLES, samples(graph) * ratio)
+
+
+def samples(graph: Graph) -> float:
+    """Return how many times as many samples a step has as in the recording."""
+    return float(graph.extra.get(_SAMPLES, 1.0))
+
+
+def samples_ratio(before: Graph, after: Graph) -> float:
+    """Return how many times as many samples a step of *after* has as one of *before*.
+
+    Where no what-if said so, the batch sizes do.
+    """
+    was, now = before.meta.batch_size, after.meta.batch_size
+    if after.extra.get(_SAMPLES) is before.extra.get(_SAMPLES) and was and now:
+        return now / was
+    return samples(after) / samples(before)
+
+
+def told(graph: Graph) -> Graph:
+    """Return *graph*, in which a calibration told what something costs."""
+    return _with(graph, _TOLD, graph.extra.get(_TOLD, 0) + 1)
+
+
+def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
+    """Return *after*, what the what-if *text* made of *before*, with that written down.
+
+    One that changed nothing, or that was applied already, is said.
+    """
+    is_told = after.extra.get(_TOLD) != before.extra.get(_TOLD)
+    source = NOTHING if _is_same(before, after) else MEASURED if is_told else RULE
+    earlier = applied(before)
+    if source == NOTHING:
+        after = warned(after, f"{text} changes nothing in this job")
+    elif name in MULTIPLY and any(each.name == name for each in earlier):
+        again = f"{name} is applied more than once: its effects multiply"
+        after = replace(after, notes=tuple(dict.fromkeys((*after.notes, again))))
+    elif name not in SETTING and any(each.text == text for each in earlier):
+        after = warned(after, f"{text} was applied already: its effect counts twice")
+    return _with(after, _APPLIED, (*earlier, Applied(name, text, source)))
+
+
+def _is_same(before: Graph, after: Graph) -> bool:
+    """Tell whether *after* is the very job *before*: its tables and rules are the same objects."""
+    parts = ("tasks", "edges", "lanes", "operators", "platform", "rules")
+    extra = (before.extra.keys() | after.extra.keys()) - {_WARNINGS, _TOLD}
+    return all(getattr(after, part) is getattr(before, part) for part in parts) and all(
+        after.extra.get(key) is before.extra.get(key) for key in extra
+    )
+
+
+def _with(graph: Graph, key: str, value: Any) -> Graph:
+    return replace(graph, extra={**graph.extra, key: value})

@@ -1,0 +1,294 @@
+"""What operators and whole segments cost on the machine at hand: the file, read without torch.
+
+In: the Parquet file of ``foretrace calibrate``. Out: a `Calibration`, attached to a graph, where
+the what-ifs look for it before they resort to a rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foretrace.errors import TraceError
+from foretrace.tracer.calibration.file import FORMAT, KEY, REPEATED
+from foretrace.transforms.edit.provenance import add_note
+from foretrace.transforms.measured.job_identity import doubts, is_same_job, refuse_another_job
+from foretrace.util.schema import Column, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from foretrace.graph.model import Graph
+
+ENDING = ".calibration.parquet"
+MOST_BYTES = 1 << 28
+MOST_DROPPED = 0.1
+"""Share of the operators' time that may have no successor after a change; a list that loses more is
+cut short (the lists of the recorded pairs lose nothing)."""
+LISTS = ("before", "after", "segment")
+
+CALIBRATION_COLUMNS = (
+    Column("change", "category", "", "the what-if, as in a scenario; empty: the job as it is"),
+    Column("list", "category", "", "one of LISTS: operators before, after, or whole segments"),
+    Column("position", "int32", "", "order within one step, optimizer left out"),
+    Column("operator", "category", "", "as the profiler names it; 'optimizer' of a segment"),
+    Column("arguments", "category", "", "its arguments, canonical JSON"),
+    Column("phase", "category", "", "forward or backward"),
+    Column("of", "int32", "", "position before of what an 'after' row replaces; -1: new"),
+    Column("ns", "float64", "ns", "time of its event, children included; NaN: not timed"),
+    Column("device_ns", "float64", "ns", "time of its kernels; NaN on a CPU"),
+    Column("spread", "float64", "", "half the range of the middle half of the runs over ns"),
+)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Timings of one job's operators, old form and new, on one machine.
+
+    ``entries`` has the columns `CALIBRATION_COLUMNS`, in order of change, list and position;
+    ``parameter_bytes`` is the size of the parameters by owner, "model" and "optimizer".
+    """
+
+    entries: pd.DataFrame
+    device: str = ""
+    threads: int | None = None
+    source: str = ""
+    job: str = ""
+    parameter_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def before(self) -> pd.DataFrame:
+        """Operators of the job as it is, in order."""
+        return self._rows("before", "")
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What-ifs that were timed, in canonical form."""
+        return tuple(sorted({canonical(str(c)) for c in self.entries["change"].unique()} - {""}))
+
+    @property
+    def unrest(self) -> float:
+        """How much the runs of one operator vary, as a share; the mean over all timed work."""
+        timed = self.entries[self.entries["spread"].notna() & self.entries["ns"].notna()]
+        total = timed["ns"].sum()
+        return float((timed["ns"] * timed["spread"]).sum() / total) if total else 0.0
+
+    def after(self, change: str) -> pd.DataFrame:
+        """Operators of the job after *change*, in order; empty where that was not timed."""
+        return self._rows("after", change)
+
+    def segment_ns(self, operator: str, change: str | None = "") -> float | None:
+        """Return what one run of a whole segment takes after *change*; None when unknown.
+
+        With *change* None, the change does not matter: there is one segment of the name.
+        """
+        is_segment = self.entries["list"] == "segment"
+        rows = self.entries[is_segment] if change is None else self._rows("segment", change)
+        times = rows["ns"][rows["operator"] == operator].dropna()
+        return float(times.iloc[0]) if len(times) else None
+
+    def _rows(self, of_list: str, change: str) -> pd.DataFrame:
+        wanted = canonical(change)
+        texts = [str(c) for c in self.entries["change"].cat.categories]
+        same = np.array([*(canonical(text) == wanted for text in texts), False])
+        where = same[self.entries["change"].cat.codes] & (self.entries["list"] == of_list)
+        return self.entries[where].reset_index(drop=True)
+
+
+def canonical(text: str) -> str:
+    """Return the text of one what-if with its parameters in order and defaults left out.
+
+    Examples
+    --------
+    >>> canonical('amp(dtype="bf16")'), canonical("batch_size(n=8,recorded = 4)")
+    ('amp()', 'batch_size(n=8, recorded=4)')
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Name):
+            return f"{node.id}()"
+        if not isinstance(node, ast.Call):
+            return text
+        given = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
+        name = ast.unparse(node.func)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return text
+    default = _defaults(name)
+    kept = {k: v for k, v in sorted(given.items()) if k not in default or default[k] != v}
+    return f"{name}({', '.join(f'{k}={v!r}' for k, v in kept.items())})"
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    from foretrace.transforms.registry import TRANSFORMS
+
+    if name not in TRANSFORMS:
+        return {}
+    found = inspect.signature(TRANSFORMS[name]).parameters.values()
+    return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+
+
+def calibration_path(trace: str | Path) -> Path:
+    """Return where the calibration of *trace* lies by convention.
+
+    Examples
+    --------
+    >>> str(calibration_path("runs/job.parquet")), str(calibration_path("a.b.json.gz"))
+    ('runs/job.calibration.parquet', 'a.b.calibration.parquet')
+    """
+    trace = Path(trace)
+    stem = trace.name.removesuffix(".gz")
+    return trace.with_name(stem.rpartition(".")[0] + ENDING if "." in stem else stem + ENDING)
+
+
+def attach(graph: Graph, calibration: Calibration) -> Graph:
+    """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
+
+    A calibration of another processor, with another number of threads, or of a machine that was
+    not quiet, is noted as such; one whose operators are not the recorded ones is left out.
+
+    Raises
+    ------
+    TransformError
+        It was taken of a job with other parameters.
+    """
+    refuse_another_job(graph, calibration)
+    graph = add_note(graph, *doubts(graph, calibration))
+    if not is_same_job(graph, calibration.before):
+        return add_note(
+            graph,
+            "the calibration lists other operators than were recorded, so it is of another job or "
+            "batch: rules were used",
+        )
+    return replace(graph, extra={**graph.extra, "calibration": calibration})
+
+
+def calibration_of(graph: Graph) -> Calibration | None:
+    """Return the calibration attached to *graph*, if any."""
+    found = graph.extra.get("calibration")
+    return found if isinstance(found, Calibration) else None
+
+
+def read_calibration(source: str | Path | bytes) -> Calibration:
+    """Read a file of ``foretrace calibrate``, or its content.
+
+    Raises
+    ------
+    TraceError
+        It is no calibration, damaged, inconsistent, or of a newer version; the text says which.
+    """
+    import pyarrow as pa
+
+    where = "the calibration" if isinstance(source, bytes) else Path(source).name
+    try:
+        return _read(source, where)
+    except TraceError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise TraceError(f"{where}: cannot be read as a calibration ({reason})") from error
+    except (pa.ArrowException, ValueError, TypeError, KeyError, AttributeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TraceError(f"{where}: damaged calibration ({reason}); calibrate again") from error
+
+
+def _read(source: str | Path | bytes, where: str) -> Calibration:
+    import pyarrow.parquet as pq
+
+    size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    if size > MOST_BYTES:
+        raise TraceError(f"{where}: {size:,} bytes are more than a calibration has")
+    content = pq.read_table(io.BytesIO(source) if isinstance(source, bytes) else source)
+    text = (content.schema.metadata or {}).get(KEY)
+    described = json.loads(text) if text else None
+    if not isinstance(described, dict) or "format" not in described:
+        raise TraceError(f"{where}: a Parquet file, but no calibration of Foretrace")
+    if described["format"] != FORMAT:
+        raise TraceError(
+            f"{where}: calibration of format {described['format']}, this Foretrace reads "
+            f"{FORMAT}; upgrade or calibrate again"
+        )
+    missing = [c.name for c in CALIBRATION_COLUMNS if c.name not in content.column_names]
+    if missing:
+        raise TraceError(f"{where}: lacks the column {missing[0]!r}; calibrate again")
+    entries = table(
+        CALIBRATION_COLUMNS,
+        {c.name: _column(content[c.name], c, where) for c in CALIBRATION_COLUMNS},
+        content.num_rows,
+    )
+    threads, sizes = described.get("threads"), described.get("parameter_bytes")
+    return Calibration(
+        _checked(entries, where),
+        source=where,
+        device=str(described.get("device") or ""),
+        threads=threads if isinstance(threads, int) else None,
+        job=str(described.get("job") or ""),
+        parameter_bytes=sizes if isinstance(sizes, dict) else {},
+    )
+
+
+def _column(values: pa.ChunkedArray, column: Column, where: str) -> Any:
+    """Return the values as declared; a text that is missing becomes empty."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    if is_text != (column.dtype == "category"):
+        raise TraceError(f"{where}: column {column.name!r} is {values.type}; calibrate again")
+    if is_text:
+        return values.fill_null("").to_pandas().astype("category")
+    empty = float("nan") if column.dtype == "float64" else -1
+    return values.cast(column.dtype.replace("float64", "double")).fill_null(empty).to_numpy()
+
+
+def _checked(entries: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return *entries* in order, or say what makes them impossible."""
+    entries = entries.sort_values(["change", "list", "position"], kind="stable")
+    entries = entries.reset_index(drop=True)
+    unknown = set(entries["list"].unique()) - set(LISTS)
+    if unknown:
+        raise TraceError(f"{where}: list {min(unknown)!r} is none of {', '.join(LISTS)}")
+    for name in ("ns", "device_ns"):
+        times = entries[name].to_numpy()
+        if (np.isinf(times) | (times < 0)).any():
+            raise TraceError(f"{where}: column {name!r} holds a time that is negative or endless")
+    operators = entries[entries["list"] != "segment"]
+    if (operators["ns"] == 0).any():
+        raise TraceError(f"{where}: column 'ns' holds an operator that takes no time")
+    for (name, change), rows in operators.groupby(["list", "change"], observed=True):
+        if not np.array_equal(rows["position"], np.arange(len(rows))):
+            text = f"list {name!r}" + f" of {change}" * bool(change)
+            raise TraceError(f"{where}: the positions of its {text} are not 0, 1, 2, …")
+    before, after = (entries[entries["list"] == name] for name in ("before", "after"))
+    if ((after["of"] < -1) | (after["of"] >= len(before))).any():
+        raise TraceError(f"{where}: column 'of' points at no row of the list 'before'")
+    for change, rows in after.groupby("change", observed=True):
+        if not str(change).startswith(REPEATED):  # its list holds additions only
+            _refuse_what_is_cut(before, rows, f"{where}: the list after {change}")
+    return entries
+
+
+def _refuse_what_is_cut(before: pd.DataFrame, after: pd.DataFrame, what: str) -> None:
+    """Raise where the list *after* a change lacks too many of the operators *before*."""
+    kept = after["of"][after["of"] >= 0]
+    if (kept.diff() < 0).any():
+        raise TraceError(f"{what} is not in the order of the list 'before'; calibrate again")
+    times = before["ns"].fillna(before["ns"].mean()).fillna(1.0).to_numpy()
+    lost = np.ones(len(before), bool)
+    lost[kept] = False
+    missing = times[lost].sum() / max(times.sum(), 1.0)
+    if missing > MOST_DROPPED:
+        raise TraceError(
+            f"{what} lacks operators with {missing:.0%} of the time before: it is cut short; "
+            "calibrate again"
+        )

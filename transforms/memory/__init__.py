@@ -1,0 +1,4 @@
+"""What-ifs that trade time for memory. Graph in, graph out.
+
+May import the machinery: `measured`, `costs`, `edit`.
+"""
