@@ -18,21 +18,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import small_cnn
 
+from foretrace import parse_scenario, record, save
 from foretrace.analysis.validation import compare
 from foretrace.export.chrome import export_timeline
 from foretrace.graph.build import build
 from foretrace.tracer.job import runner
-from foretrace.tracer.readers.load import save
-from foretrace.tracer.recording.record import record
 from foretrace.tracer.step_stats import FIXED_ENVIRONMENT, neighbours_ratio, trimmed_mean
-from foretrace.transforms.scenario import parse_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from foretrace import Job
     from foretrace.analysis.validation import Validation
     from foretrace.graph.model import Graph
-    from foretrace.tracer.job import Job
 
 OUT = Path("demo-out")
 ROUNDS = 6

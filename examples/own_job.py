@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from foretrace.tracer.job import Job
+from foretrace import Job
 
 
 def job(optimizer: str = "loop") -> Job:

@@ -2,7 +2,7 @@
 
 from own_job import job
 
-from foretrace.tracer.recording.record import recording
+from foretrace import recording
 
 training = job()
 with recording(training, out="loop.parquet") as session:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from foretrace.tracer.job import Job
+from foretrace import Job
 from foretrace.tracer.recording.machine_probe import cores
 
 IMAGE = 32

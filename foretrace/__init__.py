@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TraceError,
         TransformError,
     )
+    from foretrace.export.chrome import export_timeline
     from foretrace.graph.build import build
     from foretrace.graph.model import Graph
     from foretrace.graph.views import to_frame, to_networkx
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from foretrace.tracer.readers.load import load, save
     from foretrace.tracer.recording.callbacks import lightning_callback, trainer_callback
     from foretrace.tracer.recording.record import Session, record, recording
+    from foretrace.tracer.recording.recorder import schedule
     from foretrace.tracer.trace import Trace
     from foretrace.transforms.cluster.model import Cluster
     from foretrace.transforms.cluster.presets import ethernet, load_cluster
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
         read_calibration,
     )
     from foretrace.transforms.scenario import (
-        Scenario,
         WhatIf,
         apply,
         load_scenario,
@@ -57,6 +58,7 @@ _HOMES = {
     "record": "tracer.recording.record",
     "recording": "tracer.recording.record",
     "Session": "tracer.recording.record",
+    "schedule": "tracer.recording.recorder",
     "Job": "tracer.job",
     "trainer_callback": "tracer.recording.callbacks",
     "lightning_callback": "tracer.recording.callbacks",
@@ -76,8 +78,8 @@ _HOMES = {
     "compare": "analysis.validation",
     "Validation": "analysis.validation",
     "sensitivity": "analysis.sensitivity",
+    "export_timeline": "export.chrome",
     "figure": "report.plot",
-    "Scenario": "transforms.scenario",
     "WhatIf": "transforms.scenario",
     "parse_scenario": "transforms.scenario",
     "load_scenario": "transforms.scenario",
@@ -106,6 +108,7 @@ __all__ = [  # noqa: RUF022 - in the order of the pipeline
     "record",
     "recording",
     "Session",
+    "schedule",
     "Job",
     "trainer_callback",
     "lightning_callback",
@@ -125,8 +128,8 @@ __all__ = [  # noqa: RUF022 - in the order of the pipeline
     "compare",
     "Validation",
     "sensitivity",
+    "export_timeline",
     "figure",
-    "Scenario",
     "WhatIf",
     "parse_scenario",
     "load_scenario",

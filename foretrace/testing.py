@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+__all__ = ["check_transform"]
+
 SECTIONS = ("Assumes:", "Unknown:", "Source:", ">>> ")
 UNCHANGED = ("recorded", "unblocked")
 WORK = ["name", "kind", "work_ns"]
@@ -42,7 +44,7 @@ def check_transform(function: Callable[..., Graph], graph: Graph, **parameters: 
 
     Examples
     --------
-    >>> from foretrace.transforms import TRANSFORMS
+    >>> from foretrace.transforms.registry import TRANSFORMS
     >>> from foretrace.graph.literal import literal
     >>> graph = literal([("gemm", "kernel", 0, 10, None)])
     >>> check_transform(TRANSFORMS["faster_kernels"], graph, speedup=2).tasks.work_ns.tolist()

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer  # noqa: TC002 - typer reads the annotation
 
+from foretrace import transforms
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FOLDER = Path(__file__).parent / "transforms"
+FOLDER = Path(transforms.__path__[0])
 REGISTRY = "TRANSFORMS"
 
 Word = tuple[str, str]
@@ -93,9 +95,9 @@ def _bracket_breaks_words() -> bool:
 
 def _homes(incomplete: str) -> list[tuple[str, str]]:
     """Return the what-ifs of the registry that begin as *incomplete* does, with their modules."""
-    tree = ast.parse((FOLDER / "__init__.py").read_text("utf-8"))
+    tree = ast.parse((FOLDER / "registry.py").read_text("utf-8"))
     homes = {
-        alias.name: str(node.module).rpartition(".")[2]
+        alias.name: str(node.module).removeprefix(f"{transforms.__name__}.")
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
@@ -111,7 +113,8 @@ def _homes(incomplete: str) -> list[tuple[str, str]]:
 
 def _read(name: str, home: str) -> _Signature:
     """Return what the source of the what-if *name* says of it."""
-    tree = ast.parse((FOLDER / f"{home}.py").read_text("utf-8"))
+    path = FOLDER.joinpath(*home.split(".")).with_suffix(".py")
+    tree = ast.parse(path.read_text("utf-8"))
     (function,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     named = function.args.kwonlyargs
     types = {each.arg: ast.unparse(each.annotation) for each in named if each.annotation}

@@ -23,7 +23,7 @@ SPEEDUPS = [f"faster_host(speedup={1 + number / 10})" for number in range(16)]
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from foretrace.batch import run_batch
+from foretrace.batch.run import run_batch
 study, undisturbed, out = map(Path, sys.argv[1:])
 total = len(run_batch(study, undisturbed, jobs=1).rows)
 chance, wanted = random.Random(20260101), 0

@@ -18,18 +18,18 @@ child.wait()
 """
 CHILD = """
 import sys, time
-from foretrace.tracer import lifetime
+from foretrace.tracer import child_process
 {}
 print("ready", flush=True)
 time.sleep(600)
 """
-BY_SIGNAL = "lifetime.end_with(int(sys.argv[1]))"
+BY_SIGNAL = "child_process.end_with(int(sys.argv[1]))"
 BY_THREAD = """
-lifetime.platform.system = lambda: "Darwin"
-lifetime.WATCH_SECONDS = 0.01
-lifetime.end_with(int(sys.argv[1]))
+child_process.platform.system = lambda: "Darwin"
+child_process.WATCH_SECONDS = 0.01
+child_process.end_with(int(sys.argv[1]))
 """
-ORPHAN = "lifetime.end_with(1 + int(sys.argv[1]))"
+ORPHAN = "child_process.end_with(1 + int(sys.argv[1]))"
 RANKS = """
 import sys, time
 from pathlib import Path

@@ -17,7 +17,7 @@ TORCH = ("torch", "torchvision", "transformers", "lightning")
 def test_help_needs_nothing_heavy(arguments: list[str]) -> None:
     """Nothing that commands run is imported, nor what draws their results."""
     code = (
-        "import sys; from foretrace import cli; cli.run(sys.argv[1:]); "
+        "import sys; from foretrace.cli import app; app.run(sys.argv[1:]); "
         f"print([m for m in {HEAVY + TORCH!r} if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run(
