@@ -39,7 +39,7 @@ site: $(VENV)/installed-test
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 screenshots: $(VENV)/installed-test
-	$(PY) -m tests.support.screenshots docs/images
+	$(PY) -m tests.support.docs.screenshots docs/images
 
 golden: $(VENV)/installed-test
 	GOLDEN=write $(PY) -m pytest -q tests/whole/test_golden.py tests/whole/test_docs.py

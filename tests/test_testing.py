@@ -18,7 +18,7 @@ from foretrace.testing import check_transform
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.scenario import apply, describe_scenario, load_scenario, parse_scenario
-from tests.support.graphs import gpu_job
+from tests.support.jobs.simple import gpu_job
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:

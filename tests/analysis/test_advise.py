@@ -24,8 +24,8 @@ from foretrace.report.forms import as_text
 from foretrace.report.plot import check_plot, draw
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.graphs import cpu_job, gpu_job
-from tests.support.small_trace import write_small_trace
+from tests.support.jobs.simple import cpu_job, gpu_job
+from tests.support.recordings.kineto import write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

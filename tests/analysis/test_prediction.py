@@ -20,8 +20,8 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.calibrations import calibration
-from tests.support.graphs import cpu_job
+from tests.support.jobs.simple import cpu_job
+from tests.support.recordings.calibrations import calibration
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

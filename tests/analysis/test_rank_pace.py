@@ -19,7 +19,7 @@ from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.report.forms import as_json, as_text
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.tiny import Row, call, kernel, note, op, steps, sync, trace
+from tests.support.recordings.events import Row, call, kernel, note, op, steps, sync, trace
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -16,8 +16,8 @@ from foretrace.analysis.scenario_sweep import predict_many
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.replaying.replay import replay
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.graphs import cpu_job, gpu_job, jobs
-from tests.support.tiny import scaled
+from tests.support.jobs.simple import cpu_job, gpu_job, jobs
+from tests.support.recordings.events import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from foretrace.analysis.summary import summarise
 from foretrace.cli import app as cli
 from foretrace.tracer.readers.load import load
 from tests.support.paths import PUBLIC
-from tests.support.small_trace import small_trace, write_small_trace
+from tests.support.recordings.kineto import small_trace, write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from foretrace.analysis.validated_errors import combine, load_table
 from foretrace.analysis.validation_scope import is_within, setting
 from foretrace.tracer.trace import Device
 from foretrace.transforms.scenario import apply, parse_scenario
-from tests.support.ddp_jobs import cpu_job, gpu_job
-from tests.support.pairs import pair
+from tests.support.jobs.gradients import cpu_job, gpu_job
+from tests.support.measured.pairs import pair
 from tests.transforms.distributed.ddp.test_recorded import recorded_job
 
 if TYPE_CHECKING:

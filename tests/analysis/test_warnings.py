@@ -13,7 +13,7 @@ from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.graph.literal import literal
 from foretrace.transforms.edit.provenance import more_samples
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.batch.compare import compare, is_judged, worse
 from foretrace.errors import TraceError
-from tests.support.studies import row
+from tests.support.measured.studies import row
 
 GOOD = [
     row("a"),

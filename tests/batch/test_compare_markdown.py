@@ -5,8 +5,8 @@ from __future__ import annotations
 from foretrace.batch.compare import compare
 from foretrace.batch.compare_markdown import page
 from foretrace.batch.rows import read_rows
+from tests.support.measured.studies import row
 from tests.support.paths import ROOT
-from tests.support.studies import row
 
 ROWS = [
     row("a/amp", model="a", before_ns=2e6, replayed_ns=2e6, after_ns=1e6, predicted_ns=1.1e6),

@@ -24,8 +24,8 @@ from foretrace.batch.items import (
     version,
 )
 from foretrace.errors import TraceError
-from tests.support.small_trace import small_trace
-from tests.support.studies import FASTER, write_study
+from tests.support.measured.studies import FASTER, write_study
+from tests.support.recordings.kineto import small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

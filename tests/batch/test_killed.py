@@ -12,9 +12,9 @@ import pytest
 from foretrace.batch.measure import PAIRS
 from foretrace.batch.rows import read_rows
 from foretrace.batch.run import run_batch
+from tests.support.measured.studies import write_study
 from tests.support.paths import ROOT
 from tests.support.processes import killed, python, wait_for
-from tests.support.studies import write_study
 
 pytest.importorskip("joblib", reason="the optional extra batch is not installed")
 

@@ -11,7 +11,7 @@ from foretrace.batch.config import ModelEntry
 from foretrace.batch.measure import PAIRS, measured_items
 from foretrace.batch.worker import evaluate
 from foretrace.errors import TransformError
-from tests.support.studies import FASTER
+from tests.support.measured.studies import FASTER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from foretrace.batch import pool as batch_pool
 from foretrace.batch.pool import workers
 from foretrace.batch.run import run_batch
 from foretrace.errors import TransformError
-from tests.support.studies import FASTER, NOTHING, write_study
+from tests.support.measured.studies import FASTER, NOTHING, write_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from foretrace.batch.compare import compare
 from foretrace.batch.report import LISTED, SHOWN
 from foretrace.batch.run import Batch
 from foretrace.report.forms import as_json, as_text
-from tests.support.studies import row
+from tests.support.measured.studies import row
 
 GOOD = row("a", before_ns=2e6, replayed_ns=2e6, predicted_ns=1e6, low_ns=9e5, high_ns=2e6)
 FAILED = row("b", error="why not", predicted_ns=None, low_ns=None, samples=None, before_ns=None)

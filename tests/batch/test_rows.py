@@ -11,8 +11,8 @@ import pytest
 
 from foretrace.batch.rows import ITEMS, Row, item_path, read_rows, store, stored, write_rows
 from foretrace.errors import TraceError
+from tests.support.measured.studies import row
 from tests.support.paths import ROOT
-from tests.support.studies import row
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.build import build
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.studies import FASTER, NOTHING, write_study
+from tests.support.measured.studies import FASTER, NOTHING, write_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from foretrace.batch.items import Recording, asked, digested, failed, pairs_in
 from foretrace.batch.worker import evaluate
 from foretrace.tracer.readers.load import load, save
 from tests.batch.test_items import write_pair
-from tests.support.small_trace import small_trace, write_small_trace
-from tests.support.studies import FASTER
+from tests.support.measured.studies import FASTER
+from tests.support.recordings.kineto import small_trace, write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from foretrace.cli import app as cli
 from foretrace.cli import record_pairs as cli_pairs
 from foretrace.errors import ForetraceError
 from foretrace.transforms.registry import TRANSFORMS
-from tests.support.malformed import CASES, Case
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
+from tests.support.recordings.malformed import CASES, Case
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from foretrace.batch.config import read_study
 from foretrace.batch.items import items_of
 from foretrace.batch.rows import item_path, write_rows
 from foretrace.cli import app as cli
-from tests.support.studies import FASTER, row, write_study
+from tests.support.measured.studies import FASTER, row, write_study
 
 if TYPE_CHECKING:
     from pathlib import Path

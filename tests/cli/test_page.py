@@ -15,7 +15,7 @@ import pytest
 
 from foretrace.cli import app as cli
 from foretrace.page import server as serve
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
 from foretrace.tracer.trace import Device
-from tests.support.tiny import (
+from tests.support.recordings.events import (
     META,
     MULTI_FETCH,
     Row,

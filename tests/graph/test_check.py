@@ -11,7 +11,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.check import check
-from tests.support.tiny import call, kernel, op, steps, sync, trace
+from tests.support.recordings.events import call, kernel, op, steps, sync, trace
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

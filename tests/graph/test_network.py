@@ -11,7 +11,7 @@ from foretrace.errors import GraphError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.graph.network import Network, is_transfer, network_of, with_network
-from tests.support.networks import job, kernel, transfer
+from tests.support.jobs.shared_links import job, kernel, transfer
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -17,7 +17,7 @@ from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.whole import Plan, Rent, read_plan, whole_job
 from foretrace.tracer.readers.load import load, save
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 
 STEPS_NS = (1_000_000, 1_020_000) * 10
 PLAN = 'steps = 500\n[[rent]]\nname = "gpu"\nprice_per_hour = 3.6\ncount = 2\n'

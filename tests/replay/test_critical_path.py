@@ -20,8 +20,8 @@ from foretrace.replaying.replay import replay
 from foretrace.replaying.slack import slack
 from foretrace.replaying.steady_state import Steady, steady_state
 from foretrace.replaying.testing import Link, by_hand
-from tests.support.networks import ONE_LINK, kernel, transfer
-from tests.support.networks import job as networks_job
+from tests.support.jobs.shared_links import ONE_LINK, kernel, transfer
+from tests.support.jobs.shared_links import job as networks_job
 
 if TYPE_CHECKING:
     import pytest

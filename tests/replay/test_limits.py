@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
-from tests.support.tiny import call, kernel, scaled, step_ms, steps, sync, trace
+from tests.support.recordings.events import call, kernel, scaled, step_ms, steps, sync, trace
 
 if TYPE_CHECKING:
     from foretrace.tracer.trace import Trace

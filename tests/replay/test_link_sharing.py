@@ -10,7 +10,7 @@ from foretrace.graph.literal import literal
 from foretrace.graph.network import Network, with_network
 from foretrace.replaying.lower import lower
 from foretrace.replaying.replay import replay
-from tests.support.networks import ONE_LINK, job, kernel, transfer
+from tests.support.jobs.shared_links import ONE_LINK, job, kernel, transfer
 
 if TYPE_CHECKING:
     from foretrace.replaying.link_sharing import Sharing

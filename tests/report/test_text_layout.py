@@ -10,7 +10,7 @@ import pytest
 from foretrace.report.forms import as_text
 from foretrace.report.text_layout import facts, heading, moved, notes, rendered, table
 from tests.report.test_forms import PREDICTION
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 from tests.support.terminal import on_terminal
 
 if TYPE_CHECKING:

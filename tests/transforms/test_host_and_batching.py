@@ -20,7 +20,7 @@ from foretrace.transforms.host.dataloader import dataloader
 from foretrace.transforms.host.remove_sync import remove_sync
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import apply, parse_scenario
-from tests.support.graphs import META, cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

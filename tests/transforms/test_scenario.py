@@ -18,7 +18,7 @@ from foretrace.transforms.scenario import (
     names,
     parse_scenario,
 )
-from tests.support.graphs import gpu_job
+from tests.support.jobs.simple import gpu_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.edit.provenance import warnings
 from foretrace.transforms.scenario import WhatIf, apply
 from foretrace.transforms.user_defined import changed_by
-from tests.support.graphs import gpu_job
+from tests.support.jobs.simple import gpu_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foretrace.batch.config import read_study
 from foretrace.tracer.lab.zoo.models import BY_NAME as MODELS
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
-from tests.support.pages import items
+from tests.support.docs.blocks import items
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:

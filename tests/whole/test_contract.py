@@ -14,7 +14,7 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_description, check_transform
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.registry import TRANSFORMS
-from tests.support.graphs import cpu_job, gpu_job, jobs
+from tests.support.jobs.simple import cpu_job, gpu_job, jobs
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -19,7 +19,7 @@ from foretrace.transforms.compute.reconstruct_batchnorm import reconstruct_batch
 from foretrace.transforms.costs.peak_memory import peak_memory
 from foretrace.transforms.memory.gist import gist
 from foretrace.transforms.memory.vdnn import vdnn
-from tests.support.graphs import META, cpu_job
+from tests.support.jobs.simple import META, cpu_job
 from tests.support.paths import PUBLIC
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

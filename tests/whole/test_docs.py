@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.accuracy.__main__ import quoted
 from docs import generate as reference
-from tests.support.page_runner import attempt, commands, extras, extras_of, targets, visiting
-from tests.support.pages import PAGES, items
+from tests.support.docs.blocks import PAGES, items
+from tests.support.docs.runner import attempt, commands, extras, extras_of, targets, visiting
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
 from tests.support.paths import ROOT
-from tests.support.tiny import scaled
+from tests.support.recordings.events import scaled
 
 if TYPE_CHECKING:
     from pathlib import Path

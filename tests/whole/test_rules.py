@@ -11,7 +11,7 @@ import pytest
 from foretrace.graph.build import build
 from foretrace.graph.model import Rules
 from foretrace.replaying.replay import replay
-from tests.support.tiny import (
+from tests.support.recordings.events import (
     MULTI_FETCH,
     Row,
     call,

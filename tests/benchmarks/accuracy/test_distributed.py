@@ -9,7 +9,7 @@ import pytest
 from benchmarks.accuracy.ddp_jobs import MoreRow
 from benchmarks.accuracy.distributed import Distributed, run_distributed, validating_pairs
 from benchmarks.accuracy.study import read_list
-from tests.support.network_rows import network_row
+from tests.support.measured.distributed_rows import network_row
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from benchmarks.accuracy.operation_timelines import TimelineRow
 from benchmarks.accuracy.recorded_ranks import RankRow, RanksStudy
 from benchmarks.accuracy.sweeps import SweepRow
 from foretrace.analysis.rank_pace import RankPace
-from tests.support.network_rows import network_row
+from tests.support.measured.distributed_rows import network_row
 
 CELLS = (
     network_row(0.02),

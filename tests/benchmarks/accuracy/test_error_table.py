@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.accuracy.error_table import Coverage, coverage, error_table
-from tests.support.pairs import pair
+from tests.support.measured.pairs import pair
 
 PAIRS = (pair("a", 0.02), pair("b", 0.04 / 0.96), pair("c", -1 / 17))
 """Measured 2 % and 4 % below and 6.25 % above what was predicted."""

@@ -14,8 +14,8 @@ from benchmarks.accuracy.rows import IdentityRow, Study
 from benchmarks.accuracy.study import optimizer_ns, read_list, run_study
 from foretrace.errors import TraceError
 from foretrace.graph.literal import literal
-from tests.support.network_rows import network_row
-from tests.support.pairs import pair
+from tests.support.measured.distributed_rows import network_row
+from tests.support.measured.pairs import pair
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from foretrace.graph.build import build
 from foretrace.graph.model import Rules
 from foretrace.replaying.replay import replay
 from tests.support.paths import SHARED
-from tests.support.small_timeline import job, read
+from tests.support.recordings.operation_timeline import job, read
 
 if TYPE_CHECKING:
     from pathlib import Path

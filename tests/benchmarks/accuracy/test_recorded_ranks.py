@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.accuracy.recorded_ranks import DLRM, dlrm, ranks_study
 from foretrace.graph.build import build
-from tests.support.tiny import Row, call, kernel, note, op, trace
+from tests.support.recordings.events import Row, call, kernel, note, op, trace
 
 if TYPE_CHECKING:
     from pathlib import Path

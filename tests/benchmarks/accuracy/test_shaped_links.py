@@ -14,8 +14,8 @@ from foretrace.analysis.prediction import measured_step
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.tracer.lab.network.cells import Cell, read_cells
-from tests.support.network_cells import cell, run
-from tests.support.network_rows import network_row
+from tests.support.measured.cells import cell, run
+from tests.support.measured.distributed_rows import network_row
 from tests.support.paths import ROOT
 
 ARCHIVES = sorted((ROOT / "traces").glob("network-*.tar"))

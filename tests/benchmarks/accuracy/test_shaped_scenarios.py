@@ -13,7 +13,7 @@ from foretrace.tracer.lab.network.cells import Cell
 from foretrace.tracer.lab.network.plan import PLAN
 from foretrace.tracer.lab.network.visit import cells_of
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.network_cells import cell, run
+from tests.support.measured.cells import cell, run
 
 LINKS = "cluster='shaped-links', network='300Mbps'"
 

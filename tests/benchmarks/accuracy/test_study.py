@@ -10,8 +10,8 @@ import pytest
 from benchmarks.accuracy import study
 from foretrace.tracer.lab.pairs.archive import Pair
 from foretrace.tracer.readers.load import load
-from tests.support.calibrations import BF16, FP32, entries, file_of
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.calibrations import BF16, FP32, entries, file_of
+from tests.support.recordings.kineto import write_small_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

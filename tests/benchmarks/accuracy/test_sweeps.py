@@ -11,7 +11,7 @@ from benchmarks.accuracy.sweeps import SweepRow, contention, cost_table, sweep_r
 from foretrace.tracer.lab.network.cells import Cell, read_cells
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
-from tests.support.network_cells import cell, run
+from tests.support.measured.cells import cell, run
 from tests.support.paths import ROOT
 
 ARCHIVE = ROOT / "traces" / "network-epyc-1.tar"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.cli import app as cli
-from tests.support.small_trace import write_small_trace
-from tests.support.small_training import BATCH, write_small_training
+from tests.support.recordings.kineto import write_small_trace
+from tests.support.recordings.training import BATCH, write_small_training
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from foretrace.cli import app as cli
 from foretrace.graph.literal import literal
 from foretrace.job.runtime.recorded_steps import is_trace, recorded_steps
 from foretrace.tracer.readers.load import load, save
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 
 STEADY = [5.0, *np.tile([0.10, 0.12, 0.11, 0.13], 15)]
 

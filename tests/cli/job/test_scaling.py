@@ -12,7 +12,7 @@ import pytest
 from foretrace.cli import app as cli
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.readers.parquet import save
-from tests.support.small_training import write_small_training
+from tests.support.recordings.training import write_small_training
 
 if TYPE_CHECKING:
     from pathlib import Path

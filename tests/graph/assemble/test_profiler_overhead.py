@@ -6,7 +6,7 @@ import pytest
 
 from foretrace.graph.build import build
 from foretrace.tracer.recording.optimizer_timer import OPTIMIZER_TIMES
-from tests.support.tiny import call, kernel, note, op, steps, trace
+from tests.support.recordings.events import call, kernel, note, op, steps, trace
 
 ROWS = [op("aten::add", 10 * number, 8) for number in range(100)]
 """199 pieces per step and 1 at its end: 8 µs of work, 2 µs of pause, 1,000 µs in all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.graph.model import DEVICE_KINDS
-from tests.support.tiny import call, copy, kernel, microseconds, parsed
+from tests.support.recordings.events import call, copy, kernel, microseconds, parsed
 
 
 def test_streams_of_all_devices_are_lanes() -> None:

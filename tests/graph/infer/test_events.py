@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.graph.infer.events import events_of, last_with, matching
-from tests.support.tiny import op, trace
+from tests.support.recordings.events import op, trace
 
 
 def test_missing_name_matches_nothing() -> None:

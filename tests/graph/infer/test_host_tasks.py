@@ -6,7 +6,7 @@ import numpy as np
 
 from foretrace.graph.infer.events import events_of
 from foretrace.graph.infer.host_tasks import host_tasks, nearest_flagged
-from tests.support.tiny import MULTI_FETCH, call, microseconds, note, op, parsed, trace
+from tests.support.recordings.events import MULTI_FETCH, call, microseconds, note, op, parsed, trace
 
 
 def test_nested_operators_become_consecutive_segments() -> None:

@@ -13,7 +13,7 @@ from foretrace.graph.infer.loaders import (
     marker_waits,
     unit_chains,
 )
-from tests.support.tiny import MULTI_FETCH, Row, call, microseconds, note, op, parsed
+from tests.support.recordings.events import MULTI_FETCH, Row, call, microseconds, note, op, parsed
 
 
 def unit(stage: str, start: float, length: float, thread: int = 9) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from foretrace.graph.infer.phases_modules import modules, phases
 from foretrace.graph.infer.threads import Threads
 from foretrace.graph.model import PHASES
-from tests.support.tiny import Row, call, note, op, parsed
+from tests.support.recordings.events import Row, call, note, op, parsed
 
 
 def labelled(

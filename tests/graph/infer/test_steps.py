@@ -7,7 +7,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.infer.events import events_of
 from foretrace.graph.infer.steps import Steps, find_steps
-from tests.support.tiny import Row, microseconds, note, op, trace
+from tests.support.recordings.events import Row, microseconds, note, op, trace
 
 
 def found(*rows: Row, pattern: str | None = None) -> Steps | None:

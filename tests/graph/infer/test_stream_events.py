@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foretrace.graph.infer.stream_events import event_edges
-from tests.support.tiny import Row, call, kernel, parsed
+from tests.support.recordings.events import Row, call, kernel, parsed
 
 WAIT = "cudaStreamWaitEvent"
 

@@ -12,7 +12,7 @@ from foretrace.graph.infer.stream_gaps import (
 )
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.model import Rules
-from tests.support.tiny import Row, call, copy, kernel, parsed
+from tests.support.recordings.events import Row, call, copy, kernel, parsed
 
 UP = "HtoD (Pinned -> Device)"
 

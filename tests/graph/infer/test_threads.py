@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foretrace.graph.infer.threads import Threads, thread_roles
-from tests.support.tiny import Row, call, kernel, microseconds, op, parsed
+from tests.support.recordings.events import Row, call, kernel, microseconds, op, parsed
 
 
 def roles(rows: list[Row], loaders: tuple[int, ...] = (), *, fork_join: bool = True) -> Threads:

@@ -9,7 +9,7 @@ from foretrace.graph.infer.api_calls import DEVICE, EVENT, NONE, OWN, STREAM, Wa
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.model import Rules
 from foretrace.tracer.trace import Device
-from tests.support.tiny import Row, call, copy, kernel, op, parsed, sync
+from tests.support.recordings.events import Row, call, copy, kernel, op, parsed, sync
 
 PAGEABLE_UP, PINNED_UP = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"
 PAGEABLE_DOWN = "DtoH (Device -> Pageable)"

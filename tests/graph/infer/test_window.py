@@ -9,7 +9,17 @@ import numpy as np
 from foretrace.graph.infer.events import events_of
 from foretrace.graph.infer.steps import find_steps
 from foretrace.graph.infer.window import Window, choose_window
-from tests.support.tiny import Row, call, kernel, microseconds, note, op, parsed, steps, trace
+from tests.support.recordings.events import (
+    Row,
+    call,
+    kernel,
+    microseconds,
+    note,
+    op,
+    parsed,
+    steps,
+    trace,
+)
 
 
 def window(rows: list[Row]) -> Window:

@@ -11,11 +11,11 @@ from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.model import Rules
 from foretrace.replaying.replay import replay
-from tests.support.small_timeline import job, named_threads, operation, read
+from tests.support.recordings.operation_timeline import job, named_threads, operation, read
 
 if TYPE_CHECKING:
     from foretrace.replaying.timeline import Timeline
-    from tests.support.small_timeline import Event
+    from tests.support.recordings.operation_timeline import Event
 
 COMPUTE = {"forward-compute": 10, "backward-compute": 20}
 PIPELINE = {

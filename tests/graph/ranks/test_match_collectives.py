@@ -11,7 +11,7 @@ from foretrace.graph.build import build
 from foretrace.graph.ranks.match_collectives import _listed
 from foretrace.graph.ranks.merge import GROUPS
 from foretrace.replaying.replay import replay
-from tests.support.tiny import Row, call, kernel, microseconds, steps, trace
+from tests.support.recordings.events import Row, call, kernel, microseconds, steps, trace
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

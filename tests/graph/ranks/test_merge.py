@@ -13,7 +13,17 @@ from foretrace.graph.build import build
 from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.graph.ranks.single_step import AGAIN, LATE
 from foretrace.replaying.replay import replay
-from tests.support.tiny import Row, call, kernel, microseconds, note, op, steps, sync, trace
+from tests.support.recordings.events import (
+    Row,
+    call,
+    kernel,
+    microseconds,
+    note,
+    op,
+    steps,
+    sync,
+    trace,
+)
 
 if TYPE_CHECKING:
     from foretrace.tracer.trace import Trace

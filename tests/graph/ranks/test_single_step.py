@@ -11,7 +11,7 @@ from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.graph.ranks.single_step import AGAIN, together
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.straggler import remove_stragglers
-from tests.support.tiny import Row, call, kernel, note, op, scaled, trace
+from tests.support.recordings.events import Row, call, kernel, note, op, scaled, trace
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

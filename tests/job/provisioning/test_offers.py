@@ -11,7 +11,7 @@ from foretrace.job.prices import Machine, Prices, Server
 from foretrace.job.provisioning.offers import Wanted, forecasts, offers
 from foretrace.job.scaled_out import Spread, predict_spread, step_of
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.sharded_jobs import host_job
+from tests.support.jobs.sharded import host_job
 
 WANTED = Wanted(exactly(1_000, "steps"), deadline_s=60.0)
 SMALL = Machine("small", 0.5, (1, 2), network="1Gbps")

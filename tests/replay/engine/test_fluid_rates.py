@@ -19,7 +19,16 @@ from foretrace.replaying.engine.static import run_events, run_static
 from foretrace.replaying.engine.topological import prepare, topological
 from foretrace.replaying.link_sharing import Sharing
 from foretrace.replaying.lower import lower
-from tests.support.networks import ONE_LINK, added, job, kernel, played, shared, times, transfer
+from tests.support.jobs.shared_links import (
+    ONE_LINK,
+    added,
+    job,
+    kernel,
+    played,
+    shared,
+    times,
+    transfer,
+)
 
 # --- shared links ------------------------------------------------------------------------------
 

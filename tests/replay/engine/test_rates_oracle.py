@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.graph.network import Network
-from tests.support.networks import job, kernel, times, transfer
+from tests.support.jobs.shared_links import job, kernel, times, transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

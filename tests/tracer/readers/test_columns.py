@@ -25,7 +25,7 @@ from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.kineto.repair_json import salvage
 from foretrace.tracer.readers.normalize import merge_nested_calls
 from foretrace.tracer.trace import EVENT_KINDS
-from tests.support.bent_traces import base, device, host, text
+from tests.support.recordings.bent import base, device, host, text
 
 
 @pytest.mark.parametrize(

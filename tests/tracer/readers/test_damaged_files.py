@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.load import load, save
-from tests.support.bent_traces import base, text
-from tests.support.small_export import KERNEL, RUNTIME, SYNC, call, export, kernel, strings, sync
+from tests.support.recordings.bent import base, text
+from tests.support.recordings.nsight import (
+    KERNEL,
+    RUNTIME,
+    SYNC,
+    call,
+    export,
+    kernel,
+    strings,
+    sync,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.load import load
-from tests.support.bent_traces import base, gzip_bomb, text
-from tests.support.malformed import CASES, Case
+from tests.support.recordings.bent import base, gzip_bomb, text
+from tests.support.recordings.malformed import CASES, Case
 
 if TYPE_CHECKING:
     from pathlib import Path

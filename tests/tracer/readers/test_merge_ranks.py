@@ -11,7 +11,7 @@ from foretrace.errors import TraceError
 from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.load import load, save
 from foretrace.tracer.readers.merge_ranks import merged
-from tests.support.bent_traces import Event, base, device, host, text
+from tests.support.recordings.bent import Event, base, device, host, text
 
 if TYPE_CHECKING:
     from pathlib import Path

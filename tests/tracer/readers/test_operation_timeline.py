@@ -11,7 +11,7 @@ import pytest
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.load import load, save
 from foretrace.tracer.readers.operation_timeline import is_timeline, read_timeline
-from tests.support.small_timeline import named_threads, operation, read
+from tests.support.recordings.operation_timeline import named_threads, operation, read
 
 if TYPE_CHECKING:
     from pathlib import Path

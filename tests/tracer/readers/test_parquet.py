@@ -19,7 +19,7 @@ from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.load import load, save
 from foretrace.tracer.trace import EVENT_COLUMNS, Trace, TraceMeta
 from foretrace.util.schema import table
-from tests.support.bent_traces import base, text
+from tests.support.recordings.bent import base, text
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
 from foretrace.testing import check_transform
 from foretrace.transforms.compute.compile import ENTRY_NS, WRAPPER_NS, compile  # noqa: A004
-from tests.support.graphs import ADDCDIV, GEMM, NORM, RELU, SUM, cpu_job
+from tests.support.jobs.simple import ADDCDIV, GEMM, NORM, RELU, SUM, cpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

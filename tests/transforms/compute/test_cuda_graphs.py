@@ -14,7 +14,7 @@ from foretrace.testing import check_transform
 from foretrace.transforms.compute.cuda_graphs import LAUNCH_NS, cuda_graphs
 from foretrace.transforms.edit.provenance import warnings
 from foretrace.transforms.host.remove_sync import remove_sync
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

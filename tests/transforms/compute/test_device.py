@@ -18,7 +18,7 @@ from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.device import HOST_STAYS, device
 from foretrace.transforms.costs.devices import FIGURES, device_named, devices
 from foretrace.transforms.costs.roofline import kernel_time_ns
-from tests.support.graphs import META, cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from foretrace.transforms.costs.optimizer_traffic import (
     passes_of,
     state_passes,
 )
-from tests.support.graphs import META, cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 from tests.transforms.edit.test_primitives import links
 
 if TYPE_CHECKING:

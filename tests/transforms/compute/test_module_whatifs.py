@@ -13,7 +13,7 @@ from foretrace.testing import check_transform
 from foretrace.transforms.compute.faster_modules import faster_modules
 from foretrace.transforms.compute.remove_modules import ACCUMULATE, parameter_share, remove_modules
 from foretrace.transforms.compute.replace_kernel import replace_kernel
-from tests.support.graphs import GEMM, gpu_job
+from tests.support.jobs.simple import GEMM, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -20,7 +20,7 @@ from foretrace.transforms.compute.flash_attention import flash_attention
 from foretrace.transforms.compute.tf32 import tf32
 from foretrace.transforms.costs.devices import device_named
 from foretrace.transforms.costs.roofline import Kernels
-from tests.support.graphs import META, cpu_job
+from tests.support.jobs.simple import META, cpu_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from foretrace.graph.literal import literal
 from foretrace.tracer.recording.matmul_probe import product_rates
 from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.costs.cpu_matmul import interpolated, product_ns
-from tests.support.graphs import META
+from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -15,7 +15,7 @@ from foretrace.transforms.costs.devices import (
     find_device,
     hardware,
 )
-from tests.support.graphs import gpu_job
+from tests.support.jobs.simple import gpu_job
 
 
 @pytest.mark.parametrize(

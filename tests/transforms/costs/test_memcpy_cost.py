@@ -8,8 +8,8 @@ import numpy as np
 
 from foretrace.graph.literal import literal
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves, moving_ns
-from tests.support.graphs import gpu_job
-from tests.support.sharded_jobs import host_job
+from tests.support.jobs.sharded import host_job
+from tests.support.jobs.simple import gpu_job
 
 SIZES = np.array([1e3, 8.5e6])
 

@@ -24,7 +24,7 @@ from foretrace.transforms.costs.peak_memory import (
     peak_memory,
 )
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.graphs import ADDCDIV, META, gpu_job
+from tests.support.jobs.simple import ADDCDIV, META, gpu_job
 from tests.support.paths import PUBLIC
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.blueconnect import blueconnect
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.ddp.ddp import ddp
-from tests.support.sharded_jobs import device_job, host_job
+from tests.support.jobs.sharded import device_job, host_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

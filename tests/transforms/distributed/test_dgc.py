@@ -15,7 +15,7 @@ from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.dgc import dgc
-from tests.support.sharded_jobs import device_job, host_job
+from tests.support.jobs.sharded import device_job, host_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

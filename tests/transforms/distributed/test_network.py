@@ -13,7 +13,7 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.network import network
-from tests.support.ddp_jobs import cpu_job, gpu_job
+from tests.support.jobs.gradients import cpu_job, gpu_job
 
 
 def test_it_is_as_if_the_job_had_been_put_there() -> None:

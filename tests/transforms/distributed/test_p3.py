@@ -12,7 +12,7 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.p3 import p3
 from foretrace.transforms.distributed.parameter_server import parameter_server
-from tests.support.sharded_jobs import device_job, host_job
+from tests.support.jobs.sharded import device_job, host_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -19,7 +19,7 @@ from foretrace.transforms.collectives.parameter_server_closed_form import (
 from foretrace.transforms.distributed.network import network
 from foretrace.transforms.distributed.parameter_server import parameter_server
 from foretrace.transforms.distributed.straggler import straggler
-from tests.support.sharded_jobs import STEP_NS, device_job, host_job
+from tests.support.jobs.sharded import STEP_NS, device_job, host_job
 
 MB = 1_500_000
 UPDATE_NS, COPY_NS, ISSUE_NS = 304_000, 300_000, 6_000

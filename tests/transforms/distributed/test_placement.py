@@ -17,7 +17,7 @@ from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.fsdp import fsdp
 from foretrace.transforms.distributed.network import recosted
 from foretrace.transforms.distributed.placement import _placed, placement
-from tests.support.sharded_jobs import host_job
+from tests.support.jobs.sharded import host_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -13,7 +13,7 @@ from foretrace.testing import check_transform
 from foretrace.transforms.distributed.common.gradients import Gradient
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.powersgd import _bucket, powersgd
-from tests.support.sharded_jobs import device_job, host_job
+from tests.support.jobs.sharded import device_job, host_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -16,8 +16,8 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.straggler import remove_stragglers, straggler
 from foretrace.transforms.registry import TRANSFORMS
-from tests.support.graphs import gpu_job
-from tests.support.small_timeline import job, read
+from tests.support.jobs.simple import gpu_job
+from tests.support.recordings.operation_timeline import job, read
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -20,8 +20,8 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.distributed.shardable_layers import share_layers
 from foretrace.transforms.distributed.tensor_parallel import NAME, tensor_parallel
-from tests.support.graphs import cpu_job, gpu_job
-from tests.support.pipelines import cpu_layers
+from tests.support.jobs.layers import cpu_layers
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

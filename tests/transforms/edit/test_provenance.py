@@ -21,7 +21,7 @@ from foretrace.transforms.edit.provenance import (
 )
 from foretrace.transforms.scenario import apply, parse_scenario
 from tests.analysis.test_prediction import device_bound
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -11,7 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.testing import check_transform
 from foretrace.transforms.host.cpu_cores import cpu_cores
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

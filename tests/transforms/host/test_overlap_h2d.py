@@ -12,7 +12,7 @@ from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.host.overlap_h2d import overlap_h2d
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

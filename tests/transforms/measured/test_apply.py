@@ -24,7 +24,7 @@ from foretrace.transforms.measured.apply import apply_measured
 from foretrace.transforms.measured.calibration import attach
 from foretrace.transforms.measured.operator_matching import entries_of_operators
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.calibrations import BF16, FP32, calibration
+from tests.support.recordings.calibrations import BF16, FP32, calibration
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -21,7 +21,7 @@ from foretrace.transforms.measured.calibration import (
     canonical,
     read_calibration,
 )
-from tests.support.calibrations import FP32, calibration, entries, file_of
+from tests.support.recordings.calibrations import FP32, calibration, entries, file_of
 
 if TYPE_CHECKING:
     from pathlib import Path

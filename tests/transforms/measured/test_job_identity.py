@@ -12,8 +12,8 @@ from foretrace.errors import TransformError
 from foretrace.transforms.measured.calibration import attach, calibration_of
 from foretrace.transforms.measured.job_identity import is_same_job
 from foretrace.transforms.scenario import parse_scenario
-from tests.support.calibrations import FP32, calibration
-from tests.support.graphs import gpu_job
+from tests.support.jobs.simple import gpu_job
+from tests.support.recordings.calibrations import FP32, calibration
 from tests.transforms.measured.test_apply import BEFORE, job
 
 if TYPE_CHECKING:

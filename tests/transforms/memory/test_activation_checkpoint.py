@@ -19,7 +19,7 @@ from foretrace.transforms.memory.activation_checkpoint import (
     activation_checkpoint,
     blocks,
 )
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.tracer.lab.network.card import write_card
 from foretrace.tracer.lab.network.cells import Run
-from tests.support.network_cells import cell, run
+from tests.support.measured.cells import cell, run
 
 if TYPE_CHECKING:
     from pathlib import Path

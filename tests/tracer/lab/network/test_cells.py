@@ -19,7 +19,7 @@ from foretrace.tracer.lab.network.cells import (
     read_cells,
     write_cells,
 )
-from tests.support.network_cells import cell, run
+from tests.support.measured.cells import cell, run
 
 if TYPE_CHECKING:
     from pathlib import Path

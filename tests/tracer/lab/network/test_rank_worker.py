@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.network_ranks import together
+from tests.support.measured.rank_threads import together
 
 torch = pytest.importorskip("torch")
 

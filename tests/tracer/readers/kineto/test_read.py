@@ -11,8 +11,8 @@ import pytest
 from foretrace.tracer.readers.kineto import decode
 from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.load import load
-from tests.support.bent_traces import Event, base, device, host, kernels, text
-from tests.support.malformed import CASES, Case
+from tests.support.recordings.bent import Event, base, device, host, kernels, text
+from tests.support.recordings.malformed import CASES, Case
 
 if TYPE_CHECKING:
     from pathlib import Path

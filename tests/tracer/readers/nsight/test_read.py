@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.tracer.readers.nsight.read import read_nsight
-from tests.support.small_export import (
+from tests.support.recordings.nsight import (
     CUDA_EVENT,
     GLOBAL_TID,
     KERNEL,

@@ -17,7 +17,7 @@ from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.costs.devices import find_device
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.rules import attention_speedup, best, matrix_speedup, streamed_ns
-from tests.support.graphs import META, cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -12,7 +12,7 @@ from foretrace.graph.network import network_of
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import workers_of
 from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
-from tests.support.graphs import cpu_job, gpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 
 NOWHERE: dict[str, Any] = {"cluster": None, "network": None, "nodes": None}
 

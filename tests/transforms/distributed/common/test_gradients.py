@@ -14,8 +14,8 @@ from foretrace.graph.literal import literal
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.costs.peak_memory import ACCUMULATE
 from foretrace.transforms.distributed.common.gradients import UNKNOWN_PIECES, gradients, total_bytes
-from tests.support import graphs
-from tests.support.ddp_jobs import accumulating_job, cpu_job, gpu_job
+from tests.support.jobs import simple
+from tests.support.jobs.gradients import accumulating_job, cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -154,8 +154,8 @@ def test_a_sum_is_spread_over_the_gradients_that_are_seen() -> None:
 
 def test_where_nothing_is_seen_sizes_are_spread_over_backward() -> None:
     """The last gradient is ready when backward ends."""
-    given = gradients(graphs.gpu_job(steps=1), parameters=[1, 1, 1])
-    summed = gradients(graphs.cpu_job(steps=1), gradient_mb=64)
+    given = gradients(simple.gpu_job(steps=1), parameters=[1, 1, 1])
+    summed = gradients(simple.cpu_job(steps=1), gradient_mb=64)
 
     assert [g.row for g in given] == [8, 10, 12]
     assert [g.host for g in given] == [-1, -1, -1]
@@ -178,7 +178,7 @@ def test_where_nothing_is_seen_sizes_are_spread_over_backward() -> None:
 def test_what_cannot_be_known_is_asked_for(given: dict[str, object], text: str) -> None:
     """One sentence says how to give it."""
     with pytest.raises(TransformError, match=text):
-        gradients(graphs.gpu_job(), **given)  # type: ignore[arg-type]
+        gradients(simple.gpu_job(), **given)  # type: ignore[arg-type]
 
 
 def test_a_job_without_backward_has_no_gradients() -> None:

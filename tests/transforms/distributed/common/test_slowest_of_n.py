@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns, slowest_of
-from tests.support.graphs import META, cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 STEPS = st.lists(st.integers(1, 10**9), min_size=4, max_size=40)
 

@@ -18,8 +18,8 @@ from foretrace.transforms.distributed.common.unfold_ranks import alike, ranks_ap
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.distributed.straggler import straggler
 from foretrace.transforms.registry import TRANSFORMS
-from tests.support.graphs import cpu_job, gpu_job
-from tests.support.pipelines import cpu_layers, gpu_layers
+from tests.support.jobs.layers import cpu_layers, gpu_layers
+from tests.support.jobs.simple import cpu_job, gpu_job
 from tests.transforms.distributed.pipeline.test_pipeline import cpu_job_with_layers
 
 if TYPE_CHECKING:

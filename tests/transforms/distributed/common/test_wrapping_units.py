@@ -10,7 +10,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.distributed.common.gradients import Gradient, gradients
 from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, REST, units
-from tests.support.sharded_jobs import device_job, host_job
+from tests.support.jobs.sharded import device_job, host_job
 
 TASKS = ("forward", "forward", "forward", "backward", "backward", "backward")
 

@@ -16,8 +16,8 @@ from foretrace.transforms.cluster.placement import KEY
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
-from tests.support import graphs
-from tests.support.ddp_jobs import cpu_job, gpu_job
+from tests.support.jobs import simple
+from tests.support.jobs.gradients import cpu_job, gpu_job
 
 
 def test_one_worker_is_the_job_as_it_is() -> None:
@@ -42,7 +42,7 @@ def test_the_notes_say_bytes_buckets_and_lateness() -> None:
 
 def test_sizes_that_were_given_are_said_to_be() -> None:
     """The trace tells none."""
-    changed = ddp(graphs.gpu_job(), workers=8, cluster="dgx-a100", gradient_mb=100)
+    changed = ddp(simple.gpu_job(), workers=8, cluster="dgx-a100", gradient_mb=100)
 
     assert "ddp: sizes of gradients are given; they become ready evenly" in changed.notes
 

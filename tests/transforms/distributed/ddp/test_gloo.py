@@ -27,7 +27,7 @@ from foretrace.transforms.distributed.ddp.gloo import (
     wake_ns,
 )
 from foretrace.transforms.distributed.ddp.plan import Plan, exchanges_of
-from tests.support.ddp_jobs import MS, cpu_job
+from tests.support.jobs.gradients import MS, cpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -17,7 +17,7 @@ from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.ddp.nccl import OVERLAP_SHARE, TRANSFER_SHARE, overlap_share
-from tests.support.ddp_jobs import MS, gpu_job
+from tests.support.jobs.gradients import MS, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -21,7 +21,7 @@ from foretrace.transforms.distributed.common.gradients import gradients
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.ddp.recorded import Change, change_recorded, interpolated
 from foretrace.transforms.edit.provenance import samples
-from tests.support.graphs import META
+from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -11,8 +11,8 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.distributed.pipeline.partition import HEAD, TAIL, balanced, cut_model
-from tests.support.graphs import gpu_job
-from tests.support.pipelines import cpu_layers, gpu_layers
+from tests.support.jobs.layers import cpu_layers, gpu_layers
+from tests.support.jobs.simple import gpu_job
 
 
 def test_forward_and_backward_of_each_piece_are_parts() -> None:

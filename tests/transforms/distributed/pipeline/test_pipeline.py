@@ -17,8 +17,8 @@ from foretrace.transforms.batching.gradient_accumulation import gradient_accumul
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.edit.provenance import samples
-from tests.support.graphs import cpu_job
-from tests.support.pipelines import cpu_layers, gpu_layers, transfer_ns, without_sharing
+from tests.support.jobs.layers import cpu_layers, gpu_layers, transfer_ns, without_sharing
+from tests.support.jobs.simple import cpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

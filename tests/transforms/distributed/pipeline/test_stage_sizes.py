@@ -12,7 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.distributed.pipeline.partition import cut_model
 from foretrace.transforms.distributed.pipeline.stage_sizes import boundary_bytes, parameter_shares
-from tests.support.pipelines import cpu_layers
+from tests.support.jobs.layers import cpu_layers
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.support.bent_traces import (
+from tests.support.recordings.bent import (
     append,
     base,
     bent,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from foretrace.batch.rows import Row
-from tests.support.small_trace import write_small_trace
+from tests.support.recordings.kineto import write_small_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

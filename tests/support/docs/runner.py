@@ -31,7 +31,7 @@ from tests.support.paths import ROOT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.pages import Item
+    from tests.support.docs.blocks import Item
 
 LINKED = ("examples", "traces", "docs", "Makefile", "pyproject.toml")
 OPTIONAL = ("torchvision", "transformers", "lightning", "ray")

@@ -11,7 +11,7 @@ from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.peak_memory import ACCUMULATE
-from tests.support.graphs import META
+from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

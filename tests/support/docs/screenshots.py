@@ -1,4 +1,4 @@
-"""``python -m tests.screenshots FOLDER``: the pictures of the documentation, from real pages.
+"""``python -m tests.support.docs.screenshots FOLDER``: the pictures of the documentation.
 
 What they show is predicted from a recording of this project's own, out of ``traces``.
 """
