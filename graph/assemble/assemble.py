@@ -1,7 +1,6 @@
-"""The tables of a graph, from everything that was found about one rank.
+"""Everything inferred about one rank in, a graph of its window out.
 
-In: `Parts`. Out: a `Graph` of the window's tasks; edges that leave the window at its end come
-back at its beginning, one repetition later.
+Edges that leave the window at its end come back at its beginning, one repetition later.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import numpy as np
 from foretrace.graph.assemble.edges import edge_table
 from foretrace.graph.assemble.lanes import lane_table, operator_table
 from foretrace.graph.assemble.profiler_overhead import host_overhead
-from foretrace.graph.assemble.rank_parts import Parts, Selection, select
+from foretrace.graph.assemble.selection import Selection, select
 from foretrace.graph.assemble.tasks import task_table
 from foretrace.graph.infer.api_calls import OWN
 from foretrace.graph.infer.device_tasks import KERNEL
@@ -22,45 +21,46 @@ from foretrace.graph.ranks.match_collectives import Group
 from foretrace.graph.ranks.merge import GROUPS
 
 if TYPE_CHECKING:
+    from foretrace.graph.infer.rank import InferredRank
     from foretrace.tracer.trace import TraceMeta
 
 
-def assemble(parts: Parts, meta: TraceMeta, rank: int, rules: Rules) -> Graph:
+def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
     """Put the window's tasks, edges, lanes and operators into tables."""
-    chosen = select(parts)
-    operators, operator_of = operator_table(parts, chosen)
-    tasks = task_table(parts, chosen, meta, operator_of)
-    overhead = host_overhead(parts, chosen, meta, rules)
+    chosen = select(rank)
+    operators, operator_of = operator_table(rank, chosen)
+    tasks = task_table(rank, chosen, meta, operator_of)
+    overhead = host_overhead(rank, chosen, meta, rules)
     work = tasks["work_ns"].to_numpy().copy()
     on_host = slice(len(chosen.host))
     work[on_host] = np.clip(work[on_host] - overhead.of(chosen.host), 0, None).astype(np.int64)
     tasks["work_ns"] = work
-    window = parts.window
+    window = rank.window
     return Graph(
         tasks=tasks,
-        edges=edge_table(parts, chosen, overhead),
-        lanes=lane_table(parts, chosen, rank),
+        edges=edge_table(rank, chosen, overhead),
+        lanes=lane_table(rank, chosen),
         operators=operators,
         meta=meta,
         steps=window.steps,
         measured_step_ns=window.measured_ns,
         step_samples_ns=window.samples_ns,
         rules=rules,
-        platform=_platform(parts, overhead.usual_ns),
-        notes=_notes(parts, chosen),
+        platform=_platform(rank, overhead.usual_ns),
+        notes=_notes(rank, chosen),
         extra={
             "host_period_ns": window.host_ns,
             "device_period_ns": window.device_ns,
-            **({GROUPS: _groups(parts, chosen)} if len(meta.ranks) > 1 else {}),
+            **({GROUPS: _groups(rank, chosen)} if len(meta.ranks) > 1 else {}),
         },
     )
 
 
-def _groups(parts: Parts, chosen: Selection) -> dict[int, Group]:
+def _groups(rank: InferredRank, chosen: Selection) -> dict[int, Group]:
     """Return the process group of each collective, by row; of those that name one."""
-    event = parts.devices.event[chosen.device]
-    group = parts.events.category("group", event)
-    size = parts.events.column("group_size")[event]
+    event = rank.devices.event[chosen.device]
+    group = rank.events.category("group", event)
+    size = rank.events.column("group_size")[event]
     row = chosen.device_row[chosen.device]
     return {
         int(row[at]): Group(str(group[at]), int(size[at]))
@@ -68,33 +68,33 @@ def _groups(parts: Parts, chosen: Selection) -> dict[int, Group]:
     }
 
 
-def _platform(parts: Parts, overhead_ns: float) -> Platform:
-    waits, devices = parts.waits, parts.devices
+def _platform(rank: InferredRank, overhead_ns: float) -> Platform:
+    waits, devices = rank.waits, rank.devices
     launch = devices.launch[(devices.launch >= 0) & (devices.kind == KERNEL)]
     own = waits.return_ns[(waits.wait == OWN) & (waits.return_ns > 0)]
     return Platform(
         queue_depth=waits.queue_depth,
         launch_ns=int(np.median(waits.work_ns[launch])) if len(launch) else Platform.launch_ns,
-        launch_latency_ns=parts.plain_latency,
+        launch_latency_ns=rank.plain_latency,
         return_lag_ns=int(np.median(own)) if len(own) else Platform.return_lag_ns,
-        gap_ns=parts.gaps,
+        gap_ns=rank.gaps,
         event_overhead_ns=overhead_ns,
         locks=bool(waits.locked.any()),
         queue_counts=dict(waits.counts),
     )
 
 
-def _notes(parts: Parts, chosen: Selection) -> tuple[str, ...]:
-    notes = list(parts.window.notes)
-    unlinked = int((parts.devices.launch[chosen.device] < 0).sum())
+def _notes(rank: InferredRank, chosen: Selection) -> tuple[str, ...]:
+    notes = list(rank.window.notes)
+    unlinked = int((rank.devices.launch[chosen.device] < 0).sum())
     if unlinked:
         notes.append(
             f"{unlinked} device tasks in the window have no launch: they follow their stream only"
         )
-    overlaps = parts.devices.overlaps
+    overlaps = rank.devices.overlaps
     if overlaps:
         notes.append(f"{overlaps} tasks overlap another of their stream: the overlap counts once")
-    strange = parts.waits.counts.get("syncs that waited for something untraced", 0)
+    strange = rank.waits.counts.get("syncs that waited for something untraced", 0)
     if strange:
         notes.append(
             f"{strange} synchronisation{'s' * (strange > 1)} waited for something untraced: "

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.assemble.profiler_overhead import Overhead
-    from foretrace.graph.assemble.rank_parts import Parts, Selection
+    from foretrace.graph.assemble.selection import Selection
     from foretrace.graph.infer.loaders import Chain
+    from foretrace.graph.infer.rank import InferredRank
     from foretrace.graph.infer.threads import HostEdges
 
     Ints = NDArray[np.int64]
@@ -34,9 +35,9 @@ class Some(NamedTuple):
     shift: Ints | int = 0
 
 
-def edge_table(parts: Parts, chosen: Selection, overhead: Overhead) -> pd.DataFrame:
+def edge_table(rank: InferredRank, chosen: Selection, overhead: Overhead) -> pd.DataFrame:
     """Collect the window's edges from every cause; the thread's own lags lose *overhead*."""
-    found = [edges for edges in _causes(parts, chosen, overhead) if len(edges.src)]
+    found = [edges for edges in _causes(rank, chosen, overhead) if len(edges.src)]
     counts = [len(edges.src) for edges in found]
 
     def column(values: Sequence[Ints | int], dtype: type = np.int32) -> Any:
@@ -62,17 +63,17 @@ def edge_table(parts: Parts, chosen: Selection, overhead: Overhead) -> pd.DataFr
     return table(EDGE_COLUMNS, values, sum(counts))
 
 
-def _causes(parts: Parts, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
-    yield from _thread_order(parts, chosen, overhead)
-    yield from _stream_order(parts, chosen)
-    yield _launches(parts, chosen)
-    yield _event_returns(parts, chosen)
-    yield from _streams_waiting(parts, chosen)
-    for edges in parts.threads.edges:
-        yield from _between_threads(edges, parts, chosen)
-    for chain in parts.chains:
+def _causes(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
+    yield from _thread_order(rank, chosen, overhead)
+    yield from _stream_order(rank, chosen)
+    yield _launches(rank, chosen)
+    yield _event_returns(rank, chosen)
+    yield from _streams_waiting(rank, chosen)
+    for edges in rank.threads.edges:
+        yield from _between_threads(edges, rank, chosen)
+    for chain in rank.chains:
         yield from _around(chain, chosen)
-    yield from _loads(parts, chosen)
+    yield from _loads(rank, chosen)
 
 
 def _first_of(groups: Ints) -> NDArray[np.bool_]:
@@ -82,14 +83,14 @@ def _first_of(groups: Ints) -> NDArray[np.bool_]:
     return first
 
 
-def _thread_order(parts: Parts, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
+def _thread_order(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
     """Consecutive tasks of a thread; the lag is its untraced time, 0 where it waited."""
-    host, window, rows = parts.host, parts.window, chosen.host
-    waited = parts.threads.waited.copy()
-    for chain in parts.chains:
+    host, window, rows = rank.host, rank.window, chosen.host
+    waited = rank.threads.waited.copy()
+    for chain in rank.chains:
         if chain.kind != "join":
             waited[chain.dst] = True
-    own_gap = _marker_gaps(parts)
+    own_gap = _marker_gaps(rank)
 
     def own(pause: Ints, after: Ints, still: NDArray[np.bool_]) -> Ints:
         lag = np.clip(pause, 0, None)
@@ -102,34 +103,34 @@ def _thread_order(parts: Parts, chosen: Selection, overhead: Overhead) -> Iterat
     yield Some(chosen.host_row[before], chosen.host_row[after], lag, "thread", "order")
     heads, tails = rows[first], rows[np.roll(first, -1)]
     seam = (window.end_ns - host.end_ns[tails]) + (host.start_ns[heads] - window.start_ns)
-    still = waited[heads] | (host.thread[heads] != parts.threads.main)
+    still = waited[heads] | (host.thread[heads] != rank.threads.main)
     lag = own(seam, heads, still)
     yield Some(chosen.host_row[tails], chosen.host_row[heads], lag, "thread", "order", 1)
 
 
-def _marker_gaps(parts: Parts) -> Ints:
+def _marker_gaps(rank: InferredRank) -> Ints:
     """Per host task: what its thread itself spends before it when it need not wait; −1: all of it.
 
     Known for step markers that wait for a loader: the shortest pause seen, or the fetch's own cost.
     """
-    own = np.full(len(parts.host), -1, np.int64)
-    joins = [chain for chain in parts.chains if chain.kind == "join"]
-    if joins and len(parts.markers) > 1:
-        markers = parts.markers
-        pause = parts.host.start_ns[markers[1:]] - parts.host.end_ns[markers[1:] - 1]
+    own = np.full(len(rank.host), -1, np.int64)
+    joins = [chain for chain in rank.chains if chain.kind == "join"]
+    if joins and len(rank.markers) > 1:
+        markers = rank.markers
+        pause = rank.host.start_ns[markers[1:]] - rank.host.end_ns[markers[1:] - 1]
         own[markers] = max(int(pause.min()), 0)
-    if parts.loads is not None:
-        marks = parts.loads.consumer[parts.waits_at_marker]
-        own[marks] = parts.loads.own_ns
+    if rank.loads is not None:
+        marks = rank.loads.consumer[rank.waits_at_marker]
+        own[marks] = rank.loads.own_ns
         if len(marks):
-            own[parts.markers[:1]] = parts.loads.own_ns
+            own[rank.markers[:1]] = rank.loads.own_ns
     return own
 
 
-def _stream_order(parts: Parts, chosen: Selection) -> Iterator[Some]:
+def _stream_order(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
     """Consecutive tasks of a stream; the lag is the device's gap."""
-    rows, lags = chosen.device, parts.stream_lags
-    first = _first_of(parts.devices.lane[rows])
+    rows, lags = chosen.device, rank.stream_lags
+    first = _first_of(rank.devices.lane[rows])
     before, after = rows[:-1][~first[1:]], rows[1:][~first[1:]]
     heads, tails = rows[first], rows[np.roll(first, -1)]
     for src, dst, shift in ((before, after, 0), (tails, heads, 1)):
@@ -137,38 +138,38 @@ def _stream_order(parts: Parts, chosen: Selection) -> Iterator[Some]:
         yield Some(src_row, dst_row, lags[dst], "stream", "order", shift)
 
 
-def _launches(parts: Parts, chosen: Selection) -> Some:
-    linked = chosen.device[parts.devices.launch[chosen.device] >= 0]
-    call = chosen.host_row[parts.devices.launch[linked]]
+def _launches(rank: InferredRank, chosen: Selection) -> Some:
+    linked = chosen.device[rank.devices.launch[chosen.device] >= 0]
+    call = chosen.host_row[rank.devices.launch[linked]]
     rows = linked[call >= 0]
-    lag = parts.launch_lags[rows]
+    lag = rank.launch_lags[rows]
     return Some(call[call >= 0], chosen.device_row[rows], lag, "launch", "correlation")
 
 
-def _event_returns(parts: Parts, chosen: Selection) -> Some:
+def _event_returns(rank: InferredRank, chosen: Selection) -> Some:
     """Event synchronisations return after the task that was seen to release them."""
-    waits = parts.waits
+    waits = rank.waits
     calls = chosen.host[waits.event_task[chosen.host] >= 0]
     task = chosen.device_row[waits.event_task[calls]]
     calls, task = calls[task >= 0], task[task >= 0]
     return Some(task, chosen.host_row[calls], waits.return_ns[calls], "return", "event")
 
 
-def _streams_waiting(parts: Parts, chosen: Selection) -> Iterator[Some]:
-    if parts.event_edges is None:
+def _streams_waiting(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
+    if rank.event_edges is None:
         return
-    src, dst, recorded = parts.event_edges
+    src, dst, recorded = rank.event_edges
     src, dst = chosen.device_row[src], chosen.device_row[dst]
     for rule, same in (("inferred", ~recorded), ("recorded", recorded)):
         here = same & (src >= 0) & (dst >= 0)
         yield Some(src[here], dst[here], 0, "event", rule)
 
 
-def _between_threads(edges: HostEdges, parts: Parts, chosen: Selection) -> Iterator[Some]:
+def _between_threads(edges: HostEdges, rank: InferredRank, chosen: Selection) -> Iterator[Some]:
     """Forks and joins; one into the marker that ends the window leads to the one that begins it."""
-    starts = parts.host.start_ns[parts.markers]
-    first = parts.markers[starts == parts.window.start_ns]
-    last = parts.markers[starts == parts.window.end_ns]
+    starts = rank.host.start_ns[rank.markers]
+    first = rank.markers[starts == rank.window.start_ns]
+    last = rank.markers[starts == rank.window.end_ns]
     closing = np.isin(edges.dst, last) & (len(first) == len(last))
     dst = np.where(closing, first[0] if len(first) else -1, edges.dst)
     for name in np.unique(edges.kind).tolist():
@@ -201,13 +202,13 @@ def _around(chain: Chain, chosen: Selection) -> Iterator[Some]:
     )
 
 
-def _loads(parts: Parts, chosen: Selection) -> Iterator[Some]:
+def _loads(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
     """Batches arrive in order; the consumer starts when its batch is there."""
     rows = chosen.load_row[chosen.load]
-    if parts.loads is None or not len(rows):
+    if rank.loads is None or not len(rows):
         return
-    consumer = chosen.host_row[parts.loads.consumer[chosen.load]]
-    lag = np.where(parts.waits_at_marker[chosen.load], parts.loads.own_ns, 0)
+    consumer = chosen.host_row[rank.loads.consumer[chosen.load]]
+    lag = np.where(rank.waits_at_marker[chosen.load], rank.loads.own_ns, 0)
     yield Some(rows[:-1], rows[1:], 0, "thread", "loader")
     yield Some(rows[-1:], rows[:1], 0, "thread", "loader", 1)
     yield Some(rows, consumer, lag, "data", "loader wait")

@@ -1,6 +1,6 @@
 """The lane and operator tables of one rank's window.
 
-In: `Parts` and `Selection`. Out: one row per thread, stream and loader; one per operator.
+In: `InferredRank` and `Selection`. Out: one row per thread, stream and loader; one per operator.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from foretrace.util.schema import table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.assemble.rank_parts import Parts, Selection
+    from foretrace.graph.assemble.selection import Selection
     from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.rank import InferredRank
 
     Ints = NDArray[np.int64]
 
@@ -32,9 +33,9 @@ _STREAM_ROLES = {
 }
 
 
-def lane_table(parts: Parts, chosen: Selection, rank: int) -> pd.DataFrame:
+def lane_table(rank: InferredRank, chosen: Selection) -> pd.DataFrame:
     """Build the lanes: threads, the main one first, then streams, then the loader."""
-    devices, threads = parts.devices, parts.threads
+    devices, threads = rank.devices, rank.threads
     roles = {threads.main: "main"}
     roles.update(dict.fromkeys(threads.subordinates, "autograd"))
     roles.update(dict.fromkeys(threads.loaders, "loader"))
@@ -47,7 +48,7 @@ def lane_table(parts: Parts, chosen: Selection, rank: int) -> pd.DataFrame:
         LANE_COLUMNS,
         {
             "kind": ["thread"] * len(ids) + ["stream"] * devices.lanes + ["loader"] * loaders,
-            "rank": np.full(rows, rank),
+            "rank": np.full(rows, rank.number),
             "device": np.concatenate([np.full(len(ids), -1), devices.device[first], none]),
             "id": np.concatenate([np.array(ids, np.int64), devices.stream[first], none + 1]),
             "role": [roles.get(thread, "other") for thread in ids]
@@ -69,9 +70,9 @@ def _stream_roles(devices: Devices) -> list[str]:
     return [_STREAM_ROLES[kinds[pick]] for pick in most.tolist()]
 
 
-def operator_table(parts: Parts, chosen: Selection) -> tuple[pd.DataFrame, Ints]:
+def operator_table(rank: InferredRank, chosen: Selection) -> tuple[pd.DataFrame, Ints]:
     """Build the operators, and the operator row of each event (index −1 stays −1)."""
-    events, host, window = parts.events, parts.host, parts.window
+    events, host, window = rank.events, rank.host, rank.window
     within = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)
     rows = np.flatnonzero(within & (events.is_kind("op") | events.named(NEXT_CALL)))
     number = np.full(len(events) + 1, -1, np.int64)
@@ -79,14 +80,14 @@ def operator_table(parts: Parts, chosen: Selection) -> tuple[pd.DataFrame, Ints]
     row = number[host.operator]
     inside = chosen.host[row[chosen.host] >= 0]
     phase, module = (np.full(len(rows), -1, np.int32) for _ in range(2))
-    phase[row[inside]] = parts.phase[inside]
-    module[row[inside]] = parts.module[inside]
+    phase[row[inside]] = rank.phase[inside]
+    module[row[inside]] = rank.module[inside]
     values = {
         "name": events.category("name", rows),
         "parent": number[host.parent[rows]],
         "step": np.searchsorted(window.starts_ns, events.start_ns[rows], side="right") - 1,
         "phase": pd.Categorical.from_codes(phase, list(PHASES)),
-        "module": pd.Categorical.from_codes(module, parts.module_names),
+        "module": pd.Categorical.from_codes(module, rank.module_names),
         "shapes": events.category("shapes", rows),
         "dtypes": events.category("dtypes", rows),
         "flops": events.column("flops")[rows],

@@ -20,7 +20,8 @@ from foretrace.tracer.step_stats import trimmed_mean
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.assemble.rank_parts import Parts, Selection
+    from foretrace.graph.assemble.selection import Selection
+    from foretrace.graph.infer.rank import InferredRank
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import TraceMeta
 
@@ -51,31 +52,31 @@ class Overhead:
         return np.where(self.in_optimizer[rows], self.optimizer_ns, self.usual_ns)
 
 
-def host_overhead(parts: Parts, chosen: Selection, meta: TraceMeta, rules: Rules) -> Overhead:
+def host_overhead(rank: InferredRank, chosen: Selection, meta: TraceMeta, rules: Rules) -> Overhead:
     """Fit what the profiler cost.
 
     It is 0 where it is unknown, within noise, or where the device sets the pace.
     """
-    window, nowhere = parts.window, np.zeros(len(parts.host), bool)
+    window, nowhere = rank.window, np.zeros(len(rank.host), bool)
     if not rules.deflate or not meta.unprofiled_step_ns or not len(chosen.host):
         return Overhead(0.0, 0.0, nowhere)
     excess = window.host_ns - trimmed_mean(meta.unprofiled_step_ns)
     if excess < NOISE * window.host_ns or window.measured_ns > window.host_ns:
         return Overhead(0.0, 0.0, nowhere)
-    on_main = chosen.host[parts.host.thread[chosen.host] == parts.threads.main]
-    updates, update_ns = _updates(parts)
+    on_main = chosen.host[rank.host.thread[chosen.host] == rank.threads.main]
+    updates, update_ns = _updates(rank)
     known = meta.extra.get(OPTIMIZER_TIMES)
     if not known or not updates[on_main].any():
-        level = _fitted(parts, on_main, ~nowhere, excess)
+        level = _fitted(rank, on_main, ~nowhere, excess)
         return Overhead(level, level, nowhere)
     of_updates = min(max(update_ns - trimmed_mean(known), 0.0), excess)
-    usual = _fitted(parts, on_main, ~updates, excess - of_updates)
-    return Overhead(usual, _fitted(parts, on_main, updates, of_updates), updates)
+    usual = _fitted(rank, on_main, ~updates, excess - of_updates)
+    return Overhead(usual, _fitted(rank, on_main, updates, of_updates), updates)
 
 
-def _updates(parts: Parts) -> tuple[Flags, float]:
+def _updates(rank: InferredRank) -> tuple[Flags, float]:
     """Return which host tasks are part of an update, and what updates took per recorded step."""
-    events, host, window = parts.events, parts.host, parts.window
+    events, host, window = rank.events, rank.host, rank.window
     ranges = np.flatnonzero(events.is_kind("annotation", "op") & events.named(_UPDATE))
     begin, length = events.start_ns[ranges], events.duration_ns[ranges]
     inside = (begin >= window.start_ns) & (begin < window.end_ns)
@@ -86,15 +87,15 @@ def _updates(parts: Parts) -> tuple[Flags, float]:
     return found, float((end - begin).sum()) / window.steps
 
 
-def _fitted(parts: Parts, rows: Ints, among: Flags, excess: float) -> float:
+def _fitted(rank: InferredRank, rows: Ints, among: Flags, excess: float) -> float:
     """Return the level that takes *excess* per step out of the pieces *among* the tasks *rows*."""
-    host = parts.host
+    host = rank.host
     gap = np.clip(host.start_ns[rows[1:]] - host.end_ns[rows[:-1]], 0, None)
     chosen = rows[among[rows]]
-    pieces = np.concatenate([parts.waits.work_ns[chosen], gap[among[rows[1:]]]])
+    pieces = np.concatenate([rank.waits.work_ns[chosen], gap[among[rows[1:]]]])
     pieces = np.sort(pieces[pieces > 0]).astype(np.float64)
     events = len(np.unique(host.event[chosen]))
-    return _level(pieces, min(excess * parts.window.steps, MOST_PER_EVENT_NS * events))
+    return _level(pieces, min(excess * rank.window.steps, MOST_PER_EVENT_NS * events))
 
 
 def _level(pieces: NDArray[np.float64], total: float) -> float:

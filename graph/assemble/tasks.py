@@ -1,6 +1,6 @@
 """The task table of one rank's window.
 
-In: `Parts` and `Selection`. Out: rows for host tasks, then device tasks, then loads.
+In: `InferredRank` and `Selection`. Out: rows for host tasks, then device tasks, then loads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from foretrace.graph.assemble.rank_parts import Parts, Selection
+    from foretrace.graph.assemble.selection import Selection
+    from foretrace.graph.infer.rank import InferredRank
     from foretrace.tracer.trace import TraceMeta
 
     Ints = NDArray[np.int64]
@@ -66,13 +67,15 @@ class _Rows:
         return pd.Categorical.from_codes(codes, list(categories))
 
 
-def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: Ints) -> pd.DataFrame:
+def task_table(
+    rank: InferredRank, chosen: Selection, meta: TraceMeta, operator_of: Ints
+) -> pd.DataFrame:
     """Build the tasks; *operator_of* is the operator row of each event (index −1: none)."""
-    host, devices, waits, events = parts.host, parts.devices, parts.waits, parts.events
+    host, devices, waits, events = rank.host, rank.devices, rank.waits, rank.events
     h, d = chosen.host, chosen.device
     event = devices.event[d]
     rows = _Rows(len(h), len(d), len(chosen.load))
-    fill = _fill(parts, d, meta)
+    fill = _fill(rank, d, meta)
 
     def inherited(values: Ints) -> Ints:
         launch = devices.launch[d]
@@ -80,8 +83,8 @@ def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: In
 
     length = host.end_ns[h] - host.start_ns[h]
     step = np.full(len(host), -1)
-    step[h] = np.searchsorted(parts.window.starts_ns, host.start_ns[h], side="right") - 1
-    phase = inherited(parts.phase)
+    step[h] = np.searchsorted(rank.window.starts_ns, host.start_ns[h], side="right") - 1
+    phase = inherited(rank.phase)
     phase[devices.kind[d] >= COLLECTIVE] = PHASES.index("communication")
     operator = operator_of[host.operator]
     wait = np.where(waits.wait[h] == EVENT, NONE, waits.wait[h])
@@ -89,20 +92,20 @@ def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: In
     recorded, unblocked = COSTS.index("recorded"), COSTS.index("unblocked")
     cost = np.where(waits.work_ns[h] < length, unblocked, recorded)
     load_kind, load_phase = TASK_KINDS.index("load"), PHASES.index("load")
-    loads = _load_times(parts, chosen)
-    lane, stream = _lane_of_thread(parts, chosen), chosen.first_stream + devices.lane[d]
-    kind, device_kind = _host_kinds(parts)[h], _DEVICE_CODES[devices.kind[d]]
+    loads = _load_times(rank, chosen)
+    lane, stream = _lane_of_thread(rank, chosen), chosen.first_stream + devices.lane[d]
+    kind, device_kind = _host_kinds(rank)[h], _DEVICE_CODES[devices.kind[d]]
     joined, coded = rows.joined, rows.coded
     values = {
-        "name": _names(parts, chosen),
+        "name": _names(rank, chosen),
         "kind": coded(TASK_KINDS, kind, device_kind, load_kind),
         "lane": joined(lane, stream, chosen.loader_lane, np.int32),
         "start_ns": joined(host.start_ns[h], devices.start_ns[d], loads[0]),
         "duration_ns": joined(length, devices.end_ns[d] - devices.start_ns[d], loads[1]),
-        "work_ns": joined(_own_work(parts, chosen), _exclusive(parts, d, fill), loads[2]),
-        "step": joined(step[h], inherited(step), _load_steps(parts, chosen, step), np.int32),
-        "phase": coded(PHASES, parts.phase[h], phase, load_phase),
-        "module": coded(parts.module_names, parts.module[h], inherited(parts.module), -1),
+        "work_ns": joined(_own_work(rank, chosen), _exclusive(rank, d, fill), loads[2]),
+        "step": joined(step[h], inherited(step), _load_steps(rank, chosen, step), np.int32),
+        "phase": coded(PHASES, rank.phase[h], phase, load_phase),
+        "module": coded(rank.module_names, rank.module[h], inherited(rank.module), -1),
         "operator": joined(operator[h], inherited(operator), -1, np.int32),
         "bytes": joined(np.nan, events.column("bytes")[event], np.nan, np.float64),
         "blocks": joined(-1, events.column("blocks")[event], -1),
@@ -110,16 +113,16 @@ def task_table(parts: Parts, chosen: Selection, meta: TraceMeta, operator_of: In
         "wait": coded(WAITS, wait, NONE, NONE),
         "wait_lane": joined(wait_lane, -1, -1, np.int32),
         "return_ns": joined(waits.return_ns[h], 0, 0),
-        "lock": joined(_locks(parts, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
+        "lock": joined(_locks(rank, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
         "cost": coded(COSTS, cost, recorded, recorded),
     }
     return table(TASK_COLUMNS, values, chosen.rows)
 
 
-def _names(parts: Parts, chosen: Selection) -> pd.Categorical:
-    event = np.concatenate([parts.host.event[chosen.host], parts.devices.event[chosen.device]])
-    code = parts.events.name[event]
-    names = parts.events.frame["name"].array
+def _names(rank: InferredRank, chosen: Selection) -> pd.Categorical:
+    event = np.concatenate([rank.host.event[chosen.host], rank.devices.event[chosen.device]])
+    code = rank.events.name[event]
+    names = rank.events.frame["name"].array
     if not len(chosen.load):
         return pd.Categorical.from_codes(code, dtype=names.dtype)
     categories = names.categories
@@ -129,65 +132,65 @@ def _names(parts: Parts, chosen: Selection) -> pd.Categorical:
     return pd.Categorical.from_codes(np.concatenate([code, batch]), categories)
 
 
-def _host_kinds(parts: Parts) -> Ints:
+def _host_kinds(rank: InferredRank) -> Ints:
     """Codes in TASK_KINDS of all host tasks."""
-    kind = np.full(len(parts.host), TASK_KINDS.index("host"))
-    kind[parts.devices.launching] = TASK_KINDS.index("launch")
-    sync = parts.events.named(SYNC_CALLS, parts.host.event) & parts.host.is_call
+    kind = np.full(len(rank.host), TASK_KINDS.index("host"))
+    kind[rank.devices.launching] = TASK_KINDS.index("launch")
+    sync = rank.events.named(SYNC_CALLS, rank.host.event) & rank.host.is_call
     kind[sync] = TASK_KINDS.index("sync")
     return kind
 
 
-def _lane_of_thread(parts: Parts, chosen: Selection) -> Ints:
-    lane = np.zeros(len(parts.host), np.int64)
+def _lane_of_thread(rank: InferredRank, chosen: Selection) -> Ints:
+    lane = np.zeros(len(rank.host), np.int64)
     for number, thread in enumerate(chosen.threads):
-        lane[parts.host.spans[thread]] = number
+        lane[rank.host.spans[thread]] = number
     return lane[chosen.host]
 
 
-def _locks(parts: Parts, rows: Ints) -> Ints:
-    is_free = parts.events.named(LOCK_FREE, parts.host.event[rows])
-    takes = np.where(parts.host.is_call[rows] & ~is_free, TAKES_LOCK, IGNORES_LOCK)
-    return np.where(parts.waits.holds_lock[rows], HOLDS_LOCK, takes)
+def _locks(rank: InferredRank, rows: Ints) -> Ints:
+    is_free = rank.events.named(LOCK_FREE, rank.host.event[rows])
+    takes = np.where(rank.host.is_call[rows] & ~is_free, TAKES_LOCK, IGNORES_LOCK)
+    return np.where(rank.waits.holds_lock[rows], HOLDS_LOCK, takes)
 
 
-def _own_work(parts: Parts, chosen: Selection) -> Ints:
+def _own_work(rank: InferredRank, chosen: Selection) -> Ints:
     """Work of host tasks; one that waited for its batch keeps what fetching costs by itself."""
-    work = parts.waits.work_ns[chosen.host]
-    if parts.loads is not None:
-        consumer = chosen.host_row[parts.loads.consumer[chosen.load]]
-        work[consumer] = np.minimum(work[consumer], parts.loads.own_ns)
+    work = rank.waits.work_ns[chosen.host]
+    if rank.loads is not None:
+        consumer = chosen.host_row[rank.loads.consumer[chosen.load]]
+        work[consumer] = np.minimum(work[consumer], rank.loads.own_ns)
     return work
 
 
-def _load_times(parts: Parts, chosen: Selection) -> tuple[Ints, Ints, Ints]:
+def _load_times(rank: InferredRank, chosen: Selection) -> tuple[Ints, Ints, Ints]:
     """Start, length and work of the loads.
 
     The work of the window's first one reaches back around the window to the last arrival.
     """
-    if parts.loads is None or not len(chosen.load):
+    if rank.loads is None or not len(chosen.load):
         none = np.empty(0, np.int64)
         return none, none, none
-    length = parts.loads.work_ns[chosen.load]
-    arrival = parts.loads.arrival_ns[chosen.load]
+    length = rank.loads.work_ns[chosen.load]
+    arrival = rank.loads.arrival_ns[chosen.load]
     work = length.copy()
-    work[0] = (arrival[0] - parts.window.start_ns) + (parts.window.end_ns - arrival[-1])
+    work[0] = (arrival[0] - rank.window.start_ns) + (rank.window.end_ns - arrival[-1])
     return arrival - length, length, work
 
 
-def _load_steps(parts: Parts, chosen: Selection, step: Ints) -> Ints:
-    if parts.loads is None:
+def _load_steps(rank: InferredRank, chosen: Selection, step: Ints) -> Ints:
+    if rank.loads is None:
         return np.empty(0, np.int64)
-    return step[parts.loads.consumer[chosen.load]]
+    return step[rank.loads.consumer[chosen.load]]
 
 
-def _fill(parts: Parts, rows: Ints, meta: TraceMeta) -> Floats:
+def _fill(rank: InferredRank, rows: Ints, meta: TraceMeta) -> Floats:
     """Blocks over the blocks that fit on the device at once; NaN when either is unknown."""
-    event = parts.devices.event[rows]
-    blocks = parts.events.column("blocks")[event].astype(np.float64)
-    threads = parts.events.column("block_threads")[event].astype(np.float64)
-    resident = parts.events.column("blocks_per_sm")[event]
-    device = parts.devices.device[rows]
+    event = rank.devices.event[rows]
+    blocks = rank.events.column("blocks")[event].astype(np.float64)
+    threads = rank.events.column("block_threads")[event].astype(np.float64)
+    resident = rank.events.column("blocks_per_sm")[event]
+    device = rank.devices.device[rows]
     sms = np.full(int(device.max(initial=-1)) + 2, np.nan)
     for each in meta.devices:
         if each.sm_count and 0 <= each.index < len(sms) - 1:
@@ -198,13 +201,13 @@ def _fill(parts: Parts, rows: Ints, meta: TraceMeta) -> Floats:
         return np.where((blocks > 0) & (threads > 0), blocks / (sms[device] * resident), np.nan)
 
 
-def _exclusive(parts: Parts, rows: Ints, fill: Floats) -> Ints:
+def _exclusive(rank: InferredRank, rows: Ints, fill: Floats) -> Ints:
     """Return the work of device tasks; of kernels that each fill the device, the overlap once.
 
     One that begins before another has drained works for the rest only. One that ran wholly inside
     another keeps its length: without the other one it is not free.
     """
-    devices = parts.devices
+    devices = rank.devices
     busy = devices.busy_ns[rows].copy()
     full = np.flatnonzero((devices.kind[rows] == KERNEL) & (np.nan_to_num(fill, nan=0) >= 1))
     for device in np.unique(devices.device[rows[full]]):

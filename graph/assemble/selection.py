@@ -1,7 +1,4 @@
-"""What was found about one rank, and which of it is in the window.
-
-In: the results of every inference. Out: `Parts` and `Selection`, which the tables are made from.
-"""
+"""Everything inferred about one rank in, which of it is in the window out: rows of a graph."""
 
 from __future__ import annotations
 
@@ -13,49 +10,14 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.api_calls import Waits
     from foretrace.graph.infer.device_tasks import Devices
-    from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import Host
-    from foretrace.graph.infer.loaders import Chain, Loads
-    from foretrace.graph.infer.stream_events import StreamEdges
-    from foretrace.graph.infer.threads import Threads
-    from foretrace.graph.infer.window import Window
+    from foretrace.graph.infer.rank import InferredRank
 
     Ints = NDArray[np.int64]
 
 BUSY = 0.01
 """Share of the window that a thread works; below it is a watchdog or the like."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Everything about one rank; rows are host and device tasks of the whole recording."""
-
-    events: Events
-    host: Host
-    devices: Devices
-    threads: Threads
-    waits: Waits
-    window: Window
-    markers: Ints
-    gaps: dict[tuple[str, str], int]
-    stream_lags: Ints
-    launch_lags: Ints
-    plain_latency: int
-    event_edges: StreamEdges | None
-    chains: list[Chain]
-    loads: Loads | None
-    phase: Ints
-    module: Ints
-    module_names: list[str]
-
-    @property
-    def waits_at_marker(self) -> NDArray[np.bool_]:
-        """Per load: whether its consumer is the marker at which a step begins."""
-        assert self.loads is not None
-        consumer = self.loads.consumer
-        return self.host.start_ns[consumer] == self.host.end_ns[consumer]
 
 
 @dataclass(frozen=True)
@@ -79,12 +41,12 @@ class Selection:
         return len(self.host) + len(self.device) + len(self.load)
 
 
-def select(parts: Parts) -> Selection:
+def select(rank: InferredRank) -> Selection:
     """Choose the window's tasks: first those of the host, then of the device, then the loads.
 
     Threads that neither train, nor load, nor launch have no say in the step time and are left out.
     """
-    host, devices, window, threads = parts.host, parts.devices, parts.window, parts.threads
+    host, devices, window, threads = rank.host, rank.devices, rank.window, rank.threads
     within = (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)
     launching = np.zeros(len(host), bool)
     launching[devices.launching] = True
@@ -94,8 +56,8 @@ def select(parts: Parts) -> Selection:
     host_rows = np.flatnonzero(inside)
     device_rows = _devices_of(devices, inside)
     load_rows = np.empty(0, np.int64)
-    if parts.loads is not None:
-        load_rows = np.flatnonzero(inside[parts.loads.consumer])
+    if rank.loads is not None:
+        load_rows = np.flatnonzero(inside[rank.loads.consumer])
     present = [thread for thread, span in host.spans.items() if inside[span].any()]
     present.sort(key=lambda thread: thread != threads.main)
     first_device, first_load = len(host_rows), len(host_rows) + len(device_rows)
@@ -106,7 +68,7 @@ def select(parts: Parts) -> Selection:
         host_row=_numbered(len(host), host_rows, 0),
         device_row=_numbered(len(devices), device_rows, first_device),
         load_row=_numbered(
-            0 if parts.loads is None else len(parts.loads.consumer), load_rows, first_load
+            0 if rank.loads is None else len(rank.loads.consumer), load_rows, first_load
         ),
         threads=present,
         first_stream=len(present),

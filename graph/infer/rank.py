@@ -1,0 +1,167 @@
+"""One rank of a recording in, everything that can be inferred about it out.
+
+The order of the inferences stands here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.graph.infer.device_tasks import device_tasks
+from foretrace.graph.infer.events import events_of
+from foretrace.graph.infer.host_tasks import host_tasks
+from foretrace.graph.infer.loaders import fetch_waits, find_units, marker_waits, unit_chains
+from foretrace.graph.infer.phases_modules import modules, phases
+from foretrace.graph.infer.steps import find_steps
+from foretrace.graph.infer.stream_events import event_edges
+from foretrace.graph.infer.stream_gaps import kernel_gaps, launch_lags, stream_lags
+from foretrace.graph.infer.threads import thread_roles
+from foretrace.graph.infer.waits import split_waiting
+from foretrace.graph.infer.window import choose_window
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.api_calls import Waits
+    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.loaders import Chain, Loads, Units
+    from foretrace.graph.infer.steps import Steps
+    from foretrace.graph.infer.stream_events import StreamEdges
+    from foretrace.graph.infer.threads import Threads
+    from foretrace.graph.infer.window import Window
+    from foretrace.graph.model import Rules
+    from foretrace.tracer.trace import Trace
+
+    Ints = NDArray[np.int64]
+
+ENGINE = re.compile(r"^autograd::engine")
+"""Operators under which autograd runs a node of the backward pass."""
+
+
+@dataclass(frozen=True)
+class InferredRank:
+    """Everything about one rank; rows are host and device tasks of the whole recording.
+
+    ``markers`` are host tasks of length 0 at which steps begin, in order. ``phase`` and ``module``
+    are codes per host task, ``stream_lags`` and ``launch_lags`` ns per device task.
+    """
+
+    number: int
+    events: Events
+    host: Host
+    devices: Devices
+    threads: Threads
+    waits: Waits
+    window: Window
+    markers: Ints
+    gaps: dict[tuple[str, str], int]
+    stream_lags: Ints
+    launch_lags: Ints
+    plain_latency: int
+    event_edges: StreamEdges | None
+    chains: list[Chain]
+    loads: Loads | None
+    phase: Ints
+    module: Ints
+    module_names: list[str]
+
+    @property
+    def waits_at_marker(self) -> NDArray[np.bool_]:
+        """Per load: whether its consumer is the marker at which a step begins."""
+        assert self.loads is not None
+        consumer = self.loads.consumer
+        return self.host.start_ns[consumer] == self.host.end_ns[consumer]
+
+
+def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None) -> InferredRank:
+    """Infer what rank *number* of *trace* did and what its tasks waited for.
+
+    Raises
+    ------
+    GraphError
+        The rank has neither host nor device work, or *step_pattern* matches too little.
+    """
+    events = events_of(trace.events, number if len(trace.meta.ranks) > 1 else None)
+    steps = find_steps(events, step_pattern)
+    host = host_tasks(events, steps.rows if steps else np.empty(0, np.int64))
+    devices = device_tasks(events, host)
+    if not len(host) and not len(devices):
+        raise GraphError(f"{trace.meta.source}: rank {number} has neither host nor device work")
+    main = steps.thread if steps else _busiest_thread(events, host, devices)
+    markers = _markers(host, steps)
+    stages = find_units(events, host) if rules.loader_edges else []
+    threads = _threads(host, devices, main, stages, rules)
+    waits = split_waiting(events, host, devices, rules, trace.meta.devices)
+    gaps = kernel_gaps(devices, host) if rules.kernel_gap else {}
+    from_start = rules.launch_from_start
+    latency, plain_latency = launch_lags(events, devices, host, waits, from_start=from_start)
+    module, module_names = modules(events, host)
+    return InferredRank(
+        number=number,
+        events=events,
+        host=host,
+        devices=devices,
+        threads=threads,
+        waits=waits,
+        window=choose_window(steps, host, devices),
+        markers=markers,
+        gaps=gaps,
+        stream_lags=stream_lags(devices, gaps),
+        launch_lags=latency,
+        plain_latency=plain_latency,
+        event_edges=(
+            event_edges(events, devices, host, threads.group) if rules.event_edges else None
+        ),
+        chains=unit_chains(host, stages, markers),
+        loads=_loads(events, host, steps, markers) if rules.loader_edges and not stages else None,
+        phase=phases(events, host, threads),
+        module=module,
+        module_names=module_names,
+    )
+
+
+def _busiest_thread(events: Events, host: Host, devices: Devices) -> int:
+    """Return the thread with most launches; with most tasks where nothing was launched.
+
+    One that autograd runs its nodes on works for the training loop, unless there is no other.
+    """
+    linked = devices.launching
+    threads, count = np.unique(
+        host.thread[linked] if len(linked) else host.thread, return_counts=True
+    )
+    engine = np.unique(events.thread[events.is_kind("op") & events.named(ENGINE)])
+    if not (serves := np.isin(threads, engine)).all():
+        count = np.where(serves, 0, count)
+    return int(threads[np.argmax(count)]) if len(threads) else -1
+
+
+def _markers(host: Host, steps: Steps | None) -> Ints:
+    """Host tasks of length 0 at which steps begin, in order."""
+    if steps is None:
+        return np.empty(0, np.int64)
+    return np.flatnonzero(np.isin(host.event, steps.rows) & (host.start_ns == host.end_ns))
+
+
+def _threads(host: Host, devices: Devices, main: int, stages: list[Units], rules: Rules) -> Threads:
+    loaders = tuple(dict.fromkeys(int(host.thread[stage.first[0]]) for stage in stages))
+    launches = np.zeros(len(host), bool)
+    launches[devices.launching] = True
+    return thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
+
+
+def _loads(events: Events, host: Host, steps: Steps | None, markers: Ints) -> Loads | None:
+    """Find the batches the main thread waited for: in a fetch, else between step ranges."""
+    if steps is None or steps.single:
+        return None
+    seen = fetch_waits(events, host, steps.thread)
+    if seen is not None or steps.source != "step range":
+        return seen
+    rows = host.event[markers]
+    return marker_waits(host, markers, events.start_ns[rows] + events.duration_ns[rows])
