@@ -18,7 +18,7 @@ from foretrace.transforms.compute.faster_kernels import faster_kernels
 from foretrace.transforms.compute.faster_modules import faster_modules
 from foretrace.transforms.compute.flash_attention import flash_attention
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
-from foretrace.transforms.compute.metaflow import metaflow
+from foretrace.transforms.compute.metaflow.metaflow import metaflow
 from foretrace.transforms.compute.reconstruct_batchnorm import reconstruct_batchnorm
 from foretrace.transforms.compute.remove_modules import remove_modules
 from foretrace.transforms.compute.replace_kernel import replace_kernel

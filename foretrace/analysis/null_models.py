@@ -15,10 +15,9 @@ from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.batching.gradient_accumulation import per_batch
 from foretrace.transforms.compute.faster_kernels import faster_kernels
-from foretrace.transforms.compute.fused_optimizer import host_update
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.operators import task_operator_classes
-from foretrace.transforms.costs.optimizer_traffic import find_update
+from foretrace.transforms.costs.optimizer_traffic import find_update, host_update
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.primitives import insert, insert_kernels, scale
 from foretrace.transforms.edit.remove import remove

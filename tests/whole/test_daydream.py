@@ -14,7 +14,7 @@ from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.tracer.readers.load import load
-from foretrace.transforms.compute.metaflow import metaflow
+from foretrace.transforms.compute.metaflow.metaflow import metaflow
 from foretrace.transforms.compute.reconstruct_batchnorm import reconstruct_batchnorm
 from foretrace.transforms.costs.peak_memory import peak_memory
 from foretrace.transforms.memory.gist import gist

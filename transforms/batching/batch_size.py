@@ -19,7 +19,7 @@ from foretrace.transforms.costs.operators import (
     task_operator_classes,
 )
 from foretrace.transforms.costs.peak_memory import keep
-from foretrace.transforms.costs.rules import floor_ns, machine_rate
+from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, machine_rate
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.parameters import stated, whole
 from foretrace.transforms.edit.primitives import scale
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 MANY_WAVES = 4.0
 """From here on, quantisation of a grid into waves is not worth modelling."""
-
-HOST_FIXED_NS = 4_000
-"""Dispatch of one operator on a CPU, whatever its size (prior)."""
 
 FIXED_CLASSES = ("collective", "optimizer")
 SEQUENCE = 3

@@ -1,4 +1,8 @@
-"""Fused attention: chains of product, softmax and product become one kernel."""
+"""Fused attention: chains of product, softmax and product become one kernel.
+
+In backward a chain has two products on either side of the softmax's gradient. A softmax is a kernel
+of that name, or an exponential and a sum of a model that writes its own.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.compute.attention_patterns import Chain, find_chains
 from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us, hardware
 from foretrace.transforms.costs.roofline import (
     Kernels,
@@ -17,7 +20,7 @@ from foretrace.transforms.costs.roofline import (
     bandwidth,
     matrix_rate,
 )
-from foretrace.transforms.edit.columns import Mask, Rows, is_in
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert_kernels, scale
 from foretrace.transforms.edit.provenance import add_note
@@ -25,6 +28,10 @@ from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import has_device, launch_edges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
     from foretrace.graph.model import Graph
 
 KINDS = ("flash2", "flash3", "flash1", "mem_efficient")
@@ -35,6 +42,12 @@ scores that it writes or reads, which bounds it on every device of the table wit
 
 RECOMPUTED = 5 / 4
 """The fused backward pass computes the scores again: five products in place of four."""
+
+LOSS_OR_ROUTER = r"(?i)log_?softmax|nll_?loss|cross_?entropy|topk|sort|routing"
+SPARE = ("pointwise", "copy", "softmax", "reduce", "layout", "other", "embedding")
+"""Classes that may stand between the products of a chain."""
+MOST_BETWEEN = 24
+"""A longer run between two products is no attention (own softmax gradients take 18 kernels)."""
 
 
 def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False) -> Graph:
@@ -84,7 +97,7 @@ def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False)
             f"slower than {kind} in this graph"
         )
     touched = fused.copy()
-    touched[[chain.products[0] for chain in chains]] = True
+    touched[[chain.matmuls[0] for chain in chains]] = True
     if kind != "mem_efficient" and not np.isin(kernels.precisions[touched], HALF_TYPES).all():
         raise TransformError(
             f"kind={kind!r} takes 16-bit inputs and this job's attention runs in fp32; "
@@ -99,6 +112,15 @@ def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False)
 
 
 @dataclass(frozen=True)
+class AttentionChain:
+    """Rows of one attention in one pass, in stream order: its matmuls, and all of its kernels."""
+
+    matmuls: tuple[int, ...]
+    kernels: tuple[int, ...]
+    is_backward: bool
+
+
+@dataclass(frozen=True)
 class _Costs:
     """What one fused kernel takes in place of a chain."""
 
@@ -107,9 +129,9 @@ class _Costs:
     kind: str
     causal: bool
 
-    def fused_ns(self, chain: Chain) -> float:
-        """Return the floor of an attention kernel, plus the products' work at its rate."""
-        rows = np.array(chain.products)
+    def fused_ns(self, chain: AttentionChain) -> float:
+        """Return the floor of an attention kernel, plus the matmuls' work at its rate."""
+        rows = np.array(chain.matmuls)
         precision = str(self.kernels.precisions[rows[0]])
         rate = attention_rate(self.device, self.kind, precision)
         more = RECOMPUTED if chain.is_backward else 1.0
@@ -147,11 +169,11 @@ def _exchanged(graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, ki
     return scale(graph, fused, factor, cost="table")
 
 
-def _fused(graph: Graph, costs: _Costs, chains: list[Chain]) -> Graph:
+def _fused(graph: Graph, costs: _Costs, chains: list[AttentionChain]) -> Graph:
     """Put one kernel where each chain began, and take the chain out with its host time."""
     if not chains:
         return graph
-    first = np.array([chain.products[0] for chain in chains])
+    first = np.array([chain.matmuls[0] for chain in chains])
     gone = np.zeros(len(graph.tasks), bool)
     gone[np.concatenate([chain.kernels for chain in chains])] = True
     gone |= _host_between(graph, chains)
@@ -166,7 +188,7 @@ def _fused(graph: Graph, costs: _Costs, chains: list[Chain]) -> Graph:
     return remove(graph, np.append(gone, np.zeros(len(graph.tasks) - len(gone), bool)), gaps="drop")
 
 
-def _host_between(graph: Graph, chains: list[Chain]) -> Mask:
+def _host_between(graph: Graph, chains: list[AttentionChain]) -> Mask:
     """Return the host tasks between the first and the last launch of each chain."""
     tasks = graph.tasks
     edge = launch_edges(graph)
@@ -185,3 +207,73 @@ def _host_between(graph: Graph, chains: list[Chain]) -> Mask:
             low, high = np.searchsorted(keys, ends[[0, -1]])
             found[host[low:high]] = True
     return found
+
+
+def find_chains(kernels: Kernels) -> list[AttentionChain]:
+    """Return every chain of *kernels*, forward and backward, in order of their first rows."""
+    found = [chain for rows in _by_stream(kernels) for chain in _on_stream(kernels, rows)]
+    return sorted(found, key=lambda chain: chain.matmuls[0])
+
+
+def _by_stream(kernels: Kernels) -> Iterator[Rows]:
+    tasks = kernels.graph.tasks
+    rows = np.flatnonzero(kernels.where)
+    lane, start = (tasks[c].to_numpy()[rows] for c in ("lane", "start_ns"))
+    rows = rows[np.lexsort((rows, start, lane))]
+    lane = tasks["lane"].to_numpy()[rows]
+    yield from np.split(rows, np.flatnonzero(np.diff(lane)) + 1)
+
+
+def _on_stream(kernels: Kernels, rows: Rows) -> Iterator[AttentionChain]:
+    """Look at every run of kernels between two matmuls that follow one another."""
+    tasks, signs = kernels.graph.tasks, _signs(kernels)
+    phase, step = tasks["phase"].array, tasks["step"].to_numpy()
+    where = phase.codes + len(phase.categories) * step.astype(np.int64)
+    backward = is_in(tasks["phase"], "backward")
+    matmuls = np.flatnonzero(kernels.classes[rows] == "gemm")
+    for at in np.flatnonzero(_may_be_attention(kernels.classes[rows], matmuls)).tolist():
+        between = rows[matmuls[at] + 1 : matmuls[at + 1]]
+        is_backward = bool(backward[rows[matmuls[at]]])
+        around = 1 if is_backward else 0
+        if at < around or not signs.found(between, is_backward=is_backward):
+            continue
+        inside = rows[matmuls[at - around : at + 2 + around]]
+        if len(inside) == 2 + 2 * around and len(np.unique(where[inside])) == 1:
+            every = tuple(sorted([*inside.tolist(), *between.tolist()]))
+            yield AttentionChain(tuple(inside.tolist()), every, is_backward)
+
+
+def _may_be_attention(classes: npt.NDArray[np.str_], matmuls: Rows) -> Mask:
+    """Tell which two neighbours of *matmuls* have a few kernels between them, all to be spared."""
+    needed = np.append(0, np.cumsum(~np.isin(classes, SPARE)))
+    first, last = matmuls[:-1] + 1, matmuls[1:]
+    few = (last > first) & (last - first <= MOST_BETWEEN)
+    found: Mask = few & (needed[last] == needed[first])
+    return found
+
+
+@dataclass(frozen=True)
+class _Signs:
+    """Which kernels tell a softmax, its gradient, or something that looks like one."""
+
+    softmax: Mask
+    own: tuple[Mask, ...]
+    own_gradient: tuple[Mask, ...]
+    other: Mask
+
+    def found(self, between: Rows, *, is_backward: bool) -> bool:
+        """Tell whether the kernels *between* two products are those of attention."""
+        own = self.own_gradient if is_backward else self.own
+        is_own = all(sign[between].any() for sign in own)
+        return (self.softmax[between].any() or is_own) and not self.other[between].any()
+
+
+def _signs(kernels: Kernels) -> _Signs:
+    names = kernels.graph.tasks["name"]
+    summed = matches(names, r"sum_functor|reduce.*sum")
+    return _Signs(
+        softmax=matches(names, r"(?i)softmax"),
+        own=(matches(names, r"exp_kernel|exp_cuda"), summed),
+        own_gradient=(matches(names, "DivFunctor|div_true"), matches(names, "neg_kernel"), summed),
+        other=matches(names, LOSS_OR_ROUTER),
+    )

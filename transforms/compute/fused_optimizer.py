@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.costs.optimizer_traffic import STATE_PASSES, Update, find_update
+from foretrace.transforms.costs.optimizer_traffic import (
+    STATE_PASSES,
+    Update,
+    find_update,
+    host_update,
+)
 from foretrace.transforms.costs.rules import machine_rate
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.parameters import choice
@@ -19,7 +24,6 @@ from foretrace.transforms.edit.select import (
     has_device,
     launch_edges,
     require,
-    within_operator,
 )
 from foretrace.transforms.measured.segments import measured_update
 
@@ -171,13 +175,6 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     )
     graph = remove(graph, _padded(where, graph), gaps="drop")
     return add_note(graph, f"fused_optimizer: {passes} passes over {size:.3g} B at {rate:.3g} GB/s")
-
-
-def host_update(graph: Graph) -> Mask:
-    """Return the host tasks of the update itself: zeroing gradients is not part of it."""
-    where = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "host", "launch")
-    zeroing = matches(graph.tasks["name"], "zero_grad") | within_operator(graph, "zero_grad|zero_$")
-    return where & ~zeroing
 
 
 def _calls(graph: Graph, kernels: Rows) -> Rows:

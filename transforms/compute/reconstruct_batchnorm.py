@@ -8,6 +8,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.kernel_names import classes
+from foretrace.transforms.costs.operators import RELU
 from foretrace.transforms.edit.columns import Mask, is_in, matches
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale
@@ -15,7 +16,6 @@ from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import require, within_operator
 from foretrace.transforms.edit.side_stream import task_before
-from foretrace.transforms.memory.gist import RELU
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -36,6 +36,9 @@ OPERATOR_RULES = (
 )
 _RULES = tuple((name, re.compile(pattern)) for name, pattern in OPERATOR_RULES)
 
+RELU = r"(?i)relu|clamp_min|threshold"
+"""Operators and kernels that cut off at 0."""
+
 AUTOCAST_LOW = re.compile(
     r"::(__matmul__|addbmm|addmm|addmv|addr|baddbmm|bmm|chain_matmul|linalg_multi_dot|mm|mv|linear"
     r"|matmul|prelu|einsum)$|conv(olution|\d|_t)|mkldnn_rnn|scaled_dot_product"

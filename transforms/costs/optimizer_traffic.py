@@ -15,8 +15,8 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.rules import STREAMING, floor_ns, without_floor
-from foretrace.transforms.edit.columns import Mask, Rows, by_category, is_in
-from foretrace.transforms.edit.select import require
+from foretrace.transforms.edit.columns import Mask, Rows, by_category, is_in, matches
+from foretrace.transforms.edit.select import require, within_operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,6 +143,13 @@ def find_any_update(graph: Graph) -> Update:
         floor_ns=floor,
         elements=_elements(graph, float(time) / passes),
     )
+
+
+def host_update(graph: Graph) -> Mask:
+    """Return the host tasks of the update itself: zeroing gradients is not part of it."""
+    where = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "host", "launch")
+    zeroing = matches(graph.tasks["name"], "zero_grad") | within_operator(graph, "zero_grad|zero_$")
+    return where & ~zeroing
 
 
 def _optimizer_kernels(graph: Graph) -> Mask:

@@ -27,6 +27,9 @@ STREAMING = 0.85
 FLOOR_NS = 2_000
 """A kernel's shortest time where the recording shows none: launch, drain and one wave."""
 
+HOST_FIXED_NS = 4_000
+"""Dispatch of one operator on a CPU, whatever its size (prior)."""
+
 HALVED = 2.0
 """16-bit values move half the bytes; also the ratio of the 16-bit peak to the TF32 peak."""
 

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.transforms.batching.batch_size import HOST_FIXED_NS
 from foretrace.transforms.collectives.cost import collective_cost
-from foretrace.transforms.compute.fused_optimizer import host_update
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
-from foretrace.transforms.costs.rules import floor_ns, shortened
+from foretrace.transforms.costs.optimizer_traffic import host_update
+from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shortened
 from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
 from foretrace.transforms.distributed.common.gradients import gradients
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns

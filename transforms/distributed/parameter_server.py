@@ -9,8 +9,8 @@ import numpy as np
 
 from foretrace.transforms.cluster.placement import Placed
 from foretrace.transforms.collectives.parameter_server_closed_form import fair_share_times
-from foretrace.transforms.compute.fused_optimizer import host_update
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
+from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.distributed.common.common import of_workers, place_alone
 from foretrace.transforms.distributed.common.gradients import Gradient, gradients, total_bytes
 from foretrace.transforms.distributed.common.server_cost import Servers, update_ns

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.batching.batch_size import HOST_FIXED_NS
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import moving_ns
-from foretrace.transforms.costs.rules import floor_ns
+from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
 from foretrace.transforms.distributed.common.collective_tasks import collectives, workers_of
 from foretrace.transforms.distributed.common.gradients import gradients
 from foretrace.transforms.distributed.common.recast_collectives import (

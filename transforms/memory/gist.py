@@ -9,6 +9,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import Activations, activations
 from foretrace.transforms.costs.devices import hardware
+from foretrace.transforms.costs.operators import RELU
 from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.costs.rules import floor_ns, streamed_ns
 from foretrace.transforms.edit.columns import Mask, matches
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.edit.columns import Rows
 
-RELU = r"(?i)relu|clamp_min|threshold"
 ONE_BIT = 1 / 32
 """Of an fp32 value whose sign is all that the backward pass of ReLU and pooling needs."""
 INDEX_BITS = 8

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.compute.sibling_layers import Group, module_siblings, operator_siblings
+from foretrace.transforms.compute.metaflow.sibling_layers import (
+    Group,
+    module_siblings,
+    operator_siblings,
+)
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.operators import task_operator_classes
 from foretrace.transforms.costs.rules import floor_ns
