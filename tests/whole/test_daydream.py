@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pytest
 
 from foretrace.errors import TransformError
@@ -19,6 +18,7 @@ from foretrace.transforms.compute.reconstruct_batchnorm import reconstruct_batch
 from foretrace.transforms.costs.peak_memory import peak_memory
 from foretrace.transforms.memory.gist import gist
 from foretrace.transforms.memory.vdnn import vdnn
+from tests.support.jobs.kernels import batch_norms, projections
 from tests.support.jobs.simple import META, cpu_job
 from tests.support.paths import PUBLIC
 
@@ -183,24 +183,6 @@ def test_gist_says_why_not(graph: Graph, settings: dict[str, Any], message: str)
         gist(graph, **settings)
 
 
-def batch_norms() -> Graph:
-    """Norm, ReLU, convolution, norm, addition, ReLU; backward: ReLU, norm. With operators."""
-    forward = ["bn_fw", "clamp", "scudnn", "bn_fw", "add", "clamp"]
-    backward = ["threshold", "bn_bw"]
-    phases = ["forward"] * 6 + ["backward"] * 2
-    operators = ["aten::relu_", "aten::clamp_min_", "aten::threshold_backward"]
-    tasks = [("aten::relu_", "host", 0, 3_000, "forward"), ("hipFree", "host", 0, 9, "forward")]
-    tasks += [("launch", "launch", 0, 5_000, phase) for phase in phases]
-    tasks += [(n, "kernel", 1, 80_000, p) for n, p in zip(forward + backward, phases, strict=True)]
-    operator = [0, 0] + [-1] * 8 + [-1, 1, -1, -1, -1, -1, 2, -1]
-    return literal(
-        tasks,
-        [(2 + i, 10 + i, "launch") for i in range(8)],
-        columns={"operator": operator},
-        operators={"name": operators, "parent": [-1, 0, -1]},
-    )
-
-
 def test_reconstructed_batch_norms_lose_their_relu() -> None:
     """Half of the norms' time; the ReLU behind the addition and the allocator's call stay."""
     graph = check_transform(reconstruct_batchnorm, batch_norms())
@@ -219,18 +201,6 @@ def test_without_batch_norms_there_is_nothing_to_reconstruct() -> None:
         reconstruct_batchnorm(literal([("layer_norm", "kernel", 0, 5, "forward")]))
     with pytest.raises(TransformError, match="traffic=2 is out of range"):
         reconstruct_batchnorm(batch_norms(), traffic=2)
-
-
-def projections(**columns: Any) -> Graph:
-    """Query, key and value of two blocks, and an output, each a launch and a product."""
-    paths = [f"blocks.{b}.{m}" for b in (0, 1) for m in ("q", "k", "v", "out")]
-    count = len(paths)
-    return literal(
-        [("launch", "launch", 0, 5_000, "forward")] * count
-        + [("sgemm", "kernel", 1, 10_000 + 1_000 * i, "forward") for i in range(count)],
-        [(i, count + i, "launch") for i in range(count)],
-        columns={"module": pd.Categorical(paths * 2), **columns},
-    )
 
 
 def test_siblings_become_one_layer() -> None:

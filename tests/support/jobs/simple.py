@@ -13,6 +13,8 @@ from foretrace.graph.model import Platform
 from foretrace.tracer.trace import Device, TraceMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from foretrace.graph.model import Graph
 
 GEMM = "cutlass_80_tensorop_s1688gemm_128x128_tn"
@@ -146,11 +148,11 @@ def cpu_job(*, steps: int = 2, work: int = 100_000, load: int = 50_000) -> Graph
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Graph:
-    """Draw a GPU or CPU job of a few steps with varied times."""
+def jobs(draw: st.DrawFn, builders: Sequence[Callable[..., Graph]] = (gpu_job, cpu_job)) -> Graph:
+    """Draw a job of a few steps with varied times, by default on a GPU or a CPU."""
     steps = draw(st.integers(1, 4))
     work, load = draw(st.integers(3_000, 1_000_000)), draw(st.integers(100_000, 1_000_000))
-    build = draw(st.sampled_from([gpu_job, cpu_job]))
+    build = draw(st.sampled_from(builders))
     graph: Graph = build(steps=steps, work=work, load=load)
     times = st.lists(
         st.integers(0, 1_000_000), min_size=len(graph.tasks), max_size=len(graph.tasks)

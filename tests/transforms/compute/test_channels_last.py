@@ -10,30 +10,24 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.testing import check_transform
 from foretrace.transforms.compute.channels_last import channels_last
+from tests.support.jobs.kernels import NHWC_CONV, TO_NHWC, cpu_convolutions, layout_changes
 from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
-TO = "void cudnn::ops::nchwToNhwcKernel<float, float, float>"
-BACK = "void cudnn::ops::nhwcToNchwKernel<float, float, float>"
-CONV = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nhwc"
-
 
 def test_only_the_input_is_turned_around() -> None:
     """Of five layout changes in a step the first is left."""
-    names = [TO, CONV, BACK, TO, TO, CONV, BACK]
-    graph = literal([(name, "kernel", 0, 100, "forward") for name in names])
+    changed = check_transform(channels_last, layout_changes())
 
-    changed = check_transform(channels_last, graph)
-
-    assert changed.tasks["name"].tolist() == [TO, CONV, CONV]
+    assert changed.tasks["name"].tolist() == [TO_NHWC, NHWC_CONV, NHWC_CONV]
     assert "4 layout changes per step go away" in changed.notes[0]
 
 
 def test_convolutions_in_the_layout_they_are_given_gain_nothing() -> None:
     """That is an error, not a gain of 0 %."""
-    graph = literal([(CONV, "kernel", 0, 100, "forward")])
+    graph = literal([(NHWC_CONV, "kernel", 0, 100, "forward")])
 
     with pytest.raises(TransformError, match="no kernel turns images around"):
         channels_last(graph)
@@ -48,10 +42,7 @@ def test_a_job_without_convolutions_has_no_images(graph: Graph) -> None:
 
 def test_a_cpu_without_calibration_is_a_guess_and_says_so() -> None:
     """Convolutions and norms take 0.8 of their time; products and the update what they did."""
-    names = ["aten::mkldnn_convolution", "aten::native_batch_norm", "aten::addmm"]
-    graph = literal([(name, "host", 0, 100, "forward") for name in names])
-
-    changed = check_transform(channels_last, graph)
+    changed = check_transform(channels_last, cpu_convolutions())
 
     assert changed.tasks["work_ns"].tolist() == [80, 80, 100]
     assert changed.tasks["cost"].tolist() == ["prior", "prior", "recorded"]

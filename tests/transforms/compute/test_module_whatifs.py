@@ -11,36 +11,18 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.testing import check_transform
 from foretrace.transforms.compute.faster_modules import faster_modules
-from foretrace.transforms.compute.remove_modules import ACCUMULATE, parameter_share, remove_modules
+from foretrace.transforms.compute.remove_modules import parameter_share, remove_modules
 from foretrace.transforms.compute.replace_kernel import replace_kernel
+from tests.support.jobs.modules import two_blocks
 from tests.support.jobs.simple import GEMM, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
-PATHS = ["blocks.1", "blocks.1.fc", "blocks.10.fc", "head", "blocks.1.fc", "head", None]
-
-
-def job() -> Graph:
-    """Build forward, backward and update on one thread; blocks.1 has 3/4 of the parameters."""
-    names = ["add", "mm", "mm", "loss", "mm backward", "loss backward", "adam"]
-    phases = ["forward"] * 4 + ["backward"] * 2 + ["optimizer"]
-    return literal(
-        [(name, "host", 0, 100, phase) for name, phase in zip(names, phases, strict=True)],
-        columns={"module": pd.Categorical(PATHS)},
-        operators={
-            "name": [ACCUMULATE, ACCUMULATE, "aten::mm"],
-            "parent": [-1, -1, -1],
-            "module": ["blocks.1.fc", "head", "head"],
-            "shapes": ["[[30,10]]", "[[100]]", "[[30,10]]"],
-        },
-        lag_ns=5,
-    )
-
 
 def test_a_faster_module_computes_faster_with_all_inside() -> None:
     """blocks.1 is not blocks.10; its backward takes part, the update does not."""
-    changed = check_transform(faster_modules, job(), pattern="blocks.1", speedup=2)
+    changed = check_transform(faster_modules, two_blocks(), pattern="blocks.1", speedup=2)
 
     assert changed.tasks["work_ns"].tolist() == [50, 50, 100, 100, 50, 100, 100]
 
@@ -59,7 +41,7 @@ def test_on_an_accelerator_the_kernels_change() -> None:
 
 def test_removed_modules_take_their_share_of_the_update_along() -> None:
     """Three quarters of the gradients' bytes are theirs, so a quarter of the update is left."""
-    changed = check_transform(remove_modules, job(), pattern="blocks.1")
+    changed = check_transform(remove_modules, two_blocks(), pattern="blocks.1")
 
     assert changed.tasks["name"].tolist() == ["mm", "loss", "loss backward", "adam"]
     assert changed.tasks["work_ns"].tolist() == [100, 100, 100, 25]
@@ -85,8 +67,12 @@ def test_an_update_of_unknown_shares_stays() -> None:
     ("graph", "pattern", "message"),
     [
         (gpu_job(), "mlp", "this trace names no modules; record it with foretrace record"),
-        (job(), "decoder", "no module matching 'decoder' in this graph; closest modules: head"),
-        (job(), "[", r"pattern='\[' is no regular expression"),
+        (
+            two_blocks(),
+            "decoder",
+            "no module matching 'decoder' in this graph; closest modules: head",
+        ),
+        (two_blocks(), "[", r"pattern='\[' is no regular expression"),
     ],
 )
 def test_modules_that_are_not_there_are_an_error(graph: Graph, pattern: str, message: str) -> None:

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.build import build
-from foretrace.graph.literal import literal
-from foretrace.testing import check_transform
 from foretrace.tracer.readers.load import load
-from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.compute.device import device
 from foretrace.transforms.compute.flash_attention import find_chains, flash_attention
 from foretrace.transforms.compute.tf32 import tf32
 from foretrace.transforms.costs.devices import device_named
 from foretrace.transforms.costs.roofline import Kernels
-from tests.support.jobs.simple import META, cpu_job
+from tests.support.jobs.kernels import (
+    BACKWARD_CHAIN,
+    BF16,
+    CHAIN,
+    CONV,
+    GRADIENT,
+    MASK,
+    SGEMM,
+    SOFTMAX,
+    TENSOR,
+    launching,
+)
+from tests.support.jobs.simple import cpu_job
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from foretrace.graph.model import Graph
 
-A100 = "NVIDIA A100-SXM4-80GB"
-SGEMM, CONV = "ampere_sgemm_128x64_tn", "cudnn_ampere_scudnn_128x64_relu_xregs_large_nn_v1"
-TENSOR = "cutlass_80_tensorop_s1688gemm_128x128_tn"
-BF16 = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn"
-SOFTMAX = "softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 8, false>"
-GRADIENT = "softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 8, false>"
-MASK = "vectorized_elementwise_kernel<4, masked_fill<c10::BFloat16>>"
 EXP, SUM = "vectorized_elementwise_kernel<4, exp_kernel_cuda>", "reduce_kernel<512, 1, sum_functor>"
 DIV, NEG = "elementwise_kernel<128, 2, DivFunctor<float>>", "elementwise_kernel<4, neg_kernel_cuda>"
 LOSS = "cunn_SoftMaxForward<4, float, float, float, LogSoftMaxForwardEpilogue>"
-CHAIN = [BF16, MASK, SOFTMAX, BF16]
-BACKWARD = [BF16, BF16, GRADIENT, MASK, BF16, BF16]
-
-
-def job(*passes: tuple[str, list[str]], device: str = A100, work: int = 100_000) -> Graph:
-    """Build a job whose launches on lane 0 put the named kernels on lane 1, with host work between.
-
-    Each pass is (phase, kernel names). Every launch takes 5 us, the host work before it 3 us.
-    """
-    tasks: list[Any] = []
-    edges: list[Any] = []
-    for phase, names in passes:
-        for name in names:
-            tasks += [
-                ("aten::op", "host", 0, 3_000, phase),
-                ("cudaLaunchKernel", "launch", 0, 5_000, phase),
-                (name, "kernel", 1, work, phase),
-            ]
-            edges.append((len(tasks) - 2, len(tasks) - 1, "launch", 6_000))
-    return literal(tasks, edges, meta=replace(META, devices=(Device(0, device),)))
 
 
 def kernels(graph: Graph) -> list[tuple[str, int, str]]:
@@ -70,7 +51,9 @@ def _named(rows: Any) -> Any:
 
 def test_products_and_convolutions_gain_tf32() -> None:
     """Half of the peak's share: 19.5 against 78 TFLOP/s above the floor, a third more in NCHW."""
-    changed = kernels(tf32(job(("forward", [SGEMM, CONV, "splitKreduce_kernel<float>", MASK]))))
+    changed = kernels(
+        tf32(launching(("forward", [SGEMM, CONV, "splitKreduce_kernel<float>", MASK])))
+    )
 
     assert changed[0][1] == pytest.approx(5_600 + 94_400 * 0.25, abs=2)
     assert changed[1][1] == pytest.approx(5_600 + 94_400 * 0.25 * 1.35, abs=2)
@@ -80,7 +63,7 @@ def test_products_and_convolutions_gain_tf32() -> None:
 
 def test_what_the_library_left_in_fp32_stays() -> None:
     """Products in TF32 show that it is on for them; convolutions have a switch of their own."""
-    changed = kernels(tf32(job(("forward", [TENSOR, SGEMM, CONV]))))
+    changed = kernels(tf32(launching(("forward", [TENSOR, SGEMM, CONV]))))
 
     assert [c[1] for c in changed[:2]] == [100_000, 100_000]
     assert changed[2][1] < 50_000
@@ -89,10 +72,19 @@ def test_what_the_library_left_in_fp32_stays() -> None:
 @pytest.mark.parametrize(
     ("graph", "text"),
     [
-        (job(("forward", [TENSOR, SGEMM])), "nothing to change: no product or convolution in fp32"),
-        (job(("forward", [SGEMM]), device="Tesla V100-SXM2-32GB"), "V100-SXM2 does not use TF32"),
-        (job(("forward", [SGEMM]), device="AMD Instinct MI300X"), "MI300X does not use TF32"),
-        (job(("forward", [SGEMM]), device="Abacus"), "needs a job recorded on a GPU of the table"),
+        (
+            launching(("forward", [TENSOR, SGEMM])),
+            "nothing to change: no product or convolution in fp32",
+        ),
+        (
+            launching(("forward", [SGEMM]), device="Tesla V100-SXM2-32GB"),
+            "V100-SXM2 does not use TF32",
+        ),
+        (launching(("forward", [SGEMM]), device="AMD Instinct MI300X"), "MI300X does not use TF32"),
+        (
+            launching(("forward", [SGEMM]), device="Abacus"),
+            "needs a job recorded on a GPU of the table",
+        ),
         (cpu_job(), "needs a job recorded on a GPU of the table"),
     ],
 )
@@ -104,7 +96,7 @@ def test_tf32_refuses(graph: Graph, text: str) -> None:
 
 def test_a_chain_becomes_one_kernel() -> None:
     """Both passes: the products' work runs fused, the softmax, its launches and host time go."""
-    graph = job(("forward", [MASK, *CHAIN, MASK]), ("backward", BACKWARD))
+    graph = launching(("forward", [MASK, *CHAIN, MASK]), ("backward", BACKWARD_CHAIN))
     changed = flash_attention(graph)
     found = kernels(changed)
 
@@ -121,7 +113,7 @@ def test_a_chain_becomes_one_kernel() -> None:
 def test_a_causal_mask_halves_the_work() -> None:
     """Only what is above the floor."""
     full, half = (
-        kernels(flash_attention(job(("forward", CHAIN)), causal=causal))[0][1]
+        kernels(flash_attention(launching(("forward", CHAIN)), causal=causal))[0][1]
         for causal in (False, True)
     )
 
@@ -131,7 +123,7 @@ def test_a_causal_mask_halves_the_work() -> None:
 def test_a_softmax_of_ones_own_is_found() -> None:
     """An exponential and a sum in forward; a division, a negation and a sum in backward."""
     passes = ("forward", [BF16, EXP, SUM, DIV, BF16]), ("backward", [BF16, BF16, DIV, NEG, SUM])
-    graph = job(passes[0], ("backward", [*passes[1][1], BF16, BF16]))
+    graph = launching(passes[0], ("backward", [*passes[1][1], BF16, BF16]))
     chains = find_chains(Kernels(graph))
 
     assert [(len(chain.matmuls), len(chain.kernels)) for chain in chains] == [(2, 5), (4, 7)]
@@ -151,14 +143,14 @@ def test_a_softmax_of_ones_own_is_found() -> None:
 )
 def test_what_only_looks_like_attention_stays(passes: list[tuple[str, list[str]]]) -> None:
     """Losses, routers, activations, and half of a backward pass are no attention."""
-    assert find_chains(Kernels(job(*passes))) == []
+    assert find_chains(Kernels(launching(*passes))) == []
     with pytest.raises(TransformError, match="nothing to change: no chain of product, softmax"):
-        flash_attention(job(*passes))
+        flash_attention(launching(*passes))
 
 
 def test_an_older_fused_kernel_changes_by_the_shares() -> None:
     """On A100 FlashAttention reaches 33 %, FlashAttention-2 53 % of the peak."""
-    graph = job(("forward", ["pytorch_fmha::fmha_fwd_loop_kernel<__nv_bfloat16>"]))
+    graph = launching(("forward", ["pytorch_fmha::fmha_fwd_loop_kernel<__nv_bfloat16>"]))
     ((_, work, cost),) = kernels(flash_attention(graph))
 
     assert work == pytest.approx(100_000 * 0.33 / 0.53, abs=1)
@@ -168,10 +160,10 @@ def test_an_older_fused_kernel_changes_by_the_shares() -> None:
 @pytest.mark.parametrize(
     ("graph", "kind", "text"),
     [
-        (job(("forward", [SGEMM, SOFTMAX, SGEMM])), "flash2", "16-bit inputs"),
-        (job(("forward", CHAIN)), "flash4", "kind='flash4' is unknown"),
-        (job(("forward", CHAIN)), "flash3", "'flash3' does not run on A100-SXM4-80GB"),
-        (job(("forward", CHAIN), device="Tesla V100-SXM2"), "flash2", "try 'mem_efficient'"),
+        (launching(("forward", [SGEMM, SOFTMAX, SGEMM])), "flash2", "16-bit inputs"),
+        (launching(("forward", CHAIN)), "flash4", "kind='flash4' is unknown"),
+        (launching(("forward", CHAIN)), "flash3", "'flash3' does not run on A100-SXM4-80GB"),
+        (launching(("forward", CHAIN), device="Tesla V100-SXM2"), "flash2", "try 'mem_efficient'"),
         (cpu_job(), "flash2", "needs a job recorded on a GPU of the table"),
     ],
 )
@@ -187,7 +179,7 @@ FUSED_FP32 = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention)"
 
 def test_after_amp_products_are_in_16_bits() -> None:
     """Kernels keep their fp32 names: attention can be fused, TF32 finds nothing to move."""
-    graph = job(("forward", ATTENTION), work=1_000_000)
+    graph = launching(("forward", ATTENTION), work=1_000_000)
     mixed = amp(graph)
 
     with pytest.raises(TransformError, match="put amp before it"):
@@ -199,7 +191,7 @@ def test_after_amp_products_are_in_16_bits() -> None:
 
 def test_amp_has_changed_fused_attention_already() -> None:
     """To the library that it names; another one changes it by the ratio of their shares."""
-    mixed = amp(job(("forward", [SGEMM, FUSED_FP32])), attention="flash1")
+    mixed = amp(launching(("forward", [SGEMM, FUSED_FP32])), attention="flash1")
     before = next(work for name, work, _ in kernels(mixed) if name == FUSED_FP32)
     after = next(work for name, work, _ in kernels(flash_attention(mixed)) if name == FUSED_FP32)
 
@@ -210,7 +202,7 @@ def test_amp_has_changed_fused_attention_already() -> None:
 
 def test_another_device_takes_products_as_amp_left_them() -> None:
     """Tensor cores of both: bf16 peaks and shares, not those of fp32."""
-    mixed = amp(job(("forward", [SGEMM]), work=100_000_000))
+    mixed = amp(launching(("forward", [SGEMM]), work=100_000_000))
     old, new = (device_named(name).figures for name in ("A100-SXM4-80GB", "H100-SXM5"))
     peak = [each["bf16_tflops"] * each["matrix_share"] for each in (old, new)]
     before, after = (
@@ -219,15 +211,6 @@ def test_another_device_takes_products_as_amp_left_them() -> None:
     )
 
     assert after == pytest.approx(before * peak[0] / peak[1], rel=0.01)
-
-
-def test_both_keep_the_contract() -> None:
-    """The test that every what-if passes, on jobs that they apply to."""
-    check_transform(tf32, job(("forward", [SGEMM, CONV])))
-    check_transform(flash_attention, job(("forward", CHAIN), ("backward", BACKWARD)))
-    check_transform(
-        flash_attention, job(("forward", [SGEMM, SOFTMAX, SGEMM])), kind="mem_efficient"
-    )
 
 
 @pytest.mark.slow

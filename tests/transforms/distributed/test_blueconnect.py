@@ -3,53 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.literal import literal
 from foretrace.graph.network import network_of
 from foretrace.replaying.replay import replay
-from foretrace.testing import check_transform
 from foretrace.transforms.cluster.placement import Placed
-from foretrace.transforms.cluster.presets import ethernet, load_cluster
+from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.concurrent import cost_at_once
-from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.blueconnect import blueconnect
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.ddp.ddp import ddp
+from tests.support.jobs.collectives import SIZE, SLOW_RACKS, reduces
 from tests.support.jobs.sharded import device_job, host_job
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
-RACKS = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.2), (0, 1, 2, 3))
-SIZE = 4_000_000.0
-
-
-def reduces(*ready_ns: int) -> Graph:
-    """Return a step: an all-reduce behind each kernel of so many ns, and an update after all."""
-    count = len(ready_ns)
-    kernels = [("mm", "kernel", 0, ns, "backward") for ns in ready_ns]
-    reduce = [("all_reduce", "collective", 1, 0, "communication")] * count
-    graph = literal(
-        [*kernels, ("update", "kernel", 0, 1_000, "optimizer"), *reduce],
-        [(at, count + 1 + at, "event") for at in range(count)] + [(2 * count, count, "event")],
-        columns={
-            "bytes": [np.nan] * (count + 1) + [SIZE] * count,
-            "work_ns": [*ready_ns, 1_000]
-            + [collective_cost(*RACKS, "all_reduce", SIZE).ns + 7_000] * count,
-        },
-        wrap=True,
-    )
-    return with_workers(graph, RACKS)
 
 
 def stage(kind: str, groups: list[tuple[int, ...]], size: float) -> int:
     """Return what one stage costs while all groups of its level run theirs."""
-    return cost_at_once(RACKS.cluster, groups, kind, size).ns
+    return cost_at_once(SLOW_RACKS.cluster, groups, kind, size).ns
 
 
 INSIDE: list[tuple[int, ...]] = [(0, 1), (2, 3)]
@@ -115,7 +88,7 @@ def test_one_level_has_nothing_to_decompose() -> None:
 def test_uneven_groups_are_refused() -> None:
     """Three ranks in two racks."""
     with pytest.raises(TransformError, match="as many of its devices in each machine and switch"):
-        blueconnect(with_workers(reduces(9), RACKS._replace(devices=(0, 1, 2))))
+        blueconnect(with_workers(reduces(9), SLOW_RACKS._replace(devices=(0, 1, 2))))
 
 
 def test_a_graph_without_workers_or_sizes_is_refused() -> None:
@@ -130,10 +103,3 @@ def test_a_graph_without_workers_or_sizes_is_refused() -> None:
         blueconnect(sizeless)
     with pytest.raises(TransformError, match="no all_reduce in this graph"):
         blueconnect(host_job())
-
-
-def test_contract() -> None:
-    """Input untouched, output valid, the same twice, labelled and explained."""
-    check_transform(blueconnect, reduces(1_000, 2_000))
-    on_host = ddp(host_job(), workers=4, network="1Gbps", bucket_cap_mb=1)
-    check_transform(blueconnect, with_workers(on_host, RACKS))

@@ -13,6 +13,7 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.network import network
+from tests.support.jobs.collectives import measured_collectives
 from tests.support.jobs.gradients import cpu_job, gpu_job
 
 
@@ -50,7 +51,7 @@ def test_a_job_on_devices_keeps_what_nccl_does_to_kernels() -> None:
 
 def test_the_shortest_recorded_collective_is_all_latency() -> None:
     """Of 10 and 50 the 40 on top pass four times as fast."""
-    graph = literal([("ncclAllReduce", "collective", 0, t, None) for t in (10, 50)])
+    graph = measured_collectives()
 
     changed = check_transform(network, graph, bandwidth=4.0)
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
-from foretrace.testing import check_transform
 from foretrace.transforms.cluster.placement import KEY, Placed
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
-from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.fsdp import fsdp
 from foretrace.transforms.distributed.network import recosted
 from foretrace.transforms.distributed.placement import _placed, placement
+from tests.support.jobs.collectives import RACKS, in_racks
 from tests.support.jobs.sharded import host_job
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
-RACKS = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.3), (0, 1, 2, 3))
-BYTES = 4 * 2**20
-
-
-def in_racks(kind: str = "all_reduce", ms: float = 175.2) -> Graph:
-    """Return one measured collective of 4 MiB in two racks, neighbours together."""
-    graph = literal(
-        [(kind, "collective", 0, round(ms * 1e6), "communication")],
-        columns={"bytes": [BYTES]},
-        wrap=True,
-    )
-    return with_workers(graph, RACKS)
 
 
 def test_two_racks_over_a_shared_uplink() -> None:
@@ -129,9 +111,3 @@ def test_a_job_of_one_worker_has_no_place() -> None:
     """Nothing communicates."""
     with pytest.raises(TransformError, match="placement needs a job whose workers and network"):
         placement(host_job())
-
-
-def test_contract() -> None:
-    """Input untouched, output valid, the same twice, labelled and explained."""
-    check_transform(placement, in_racks(), to="spread")
-    check_transform(placement, ddp(host_job(), workers=4, network="1Gbps"), to=[3, 2, 1, 0])

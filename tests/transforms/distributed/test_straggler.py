@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,27 +15,9 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.straggler import remove_stragglers, straggler
 from foretrace.transforms.registry import TRANSFORMS
+from tests.support.jobs.collectives import two_ranks
 from tests.support.jobs.simple import gpu_job
 from tests.support.recordings.operation_timeline import job, read
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
-
-def two_ranks() -> Graph:
-    """Return two ranks that compute 50 and 70 ns and then reduce together for 20."""
-    graph = literal(
-        [
-            ("mm", "kernel", 0, 50, "forward"),
-            ("ready", "kernel", 0, 0, None),
-            ("mm", "kernel", 1, 70, "forward"),
-            ("ready", "kernel", 1, 0, None),
-            ("transfer", "collective", 2, 20, "communication"),
-        ],
-        [(0, 4, "event"), (2, 4, "event"), (4, 1, "event"), (4, 3, "event")],
-        wrap=True,
-    )
-    return replace(graph, lanes=graph.lanes.assign(rank=np.array([0, 1, 0], np.int16)))
 
 
 def test_a_slow_rank_makes_the_others_wait() -> None:

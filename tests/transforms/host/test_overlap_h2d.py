@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
@@ -12,39 +9,8 @@ from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.host.overlap_h2d import overlap_h2d
+from tests.support.jobs.kernels import US, uploading
 from tests.support.jobs.simple import cpu_job, gpu_job
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
-US = 1_000
-
-
-def uploading(steps: int = 3, *, pageable: bool = True) -> Graph:
-    """Build steps that upload 400 µs (and wait for it), then compute 1,000 µs."""
-    memory = "Pageable" if pageable else "Pinned"
-    tasks, edges = [], []
-    for step in range(steps):
-        row = 5 * step
-        tasks += [
-            ("cudaMemcpyAsync", "launch", 0, 300 * US, "forward"),
-            ("cudaStreamSynchronize", "sync", 0, 5 * US, "forward"),
-            ("cudaLaunchKernel", "launch", 0, 5 * US, "forward"),
-            (f"Memcpy HtoD ({memory} -> Device)", "memcpy", 1, 400 * US, "forward"),
-            ("gemm", "kernel", 1, 1_000 * US, "forward"),
-        ]
-        edges += [(row, row + 3, "launch", 6 * US), (row + 2, row + 4, "launch", 6 * US)]
-    return literal(
-        tasks,
-        edges,
-        columns={
-            "step": np.repeat(np.arange(steps, dtype=np.int32), 5),
-            "start_ns": np.arange(5 * steps) * US,
-            "wait": ["own", "stream", "none", "none", "none"] * steps,
-            "wait_lane": [-1, 1, -1, -1, -1] * steps,
-        },
-        wrap=True,
-    )
 
 
 def test_the_device_only_computes() -> None:

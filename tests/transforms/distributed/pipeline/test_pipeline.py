@@ -12,7 +12,6 @@ from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.network import KEY
 from foretrace.replaying.replay import replay
-from foretrace.testing import check_transform
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
@@ -222,15 +221,6 @@ def test_transfers_that_can_meet_on_a_link_share_it() -> None:
     assert network.slowed == ("host",)
     assert 0 < network.compute_share < 1
     assert {rank for _, rank in network.members} == {0, 1, 2}
-
-
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-@pytest.mark.parametrize("job", [cpu_layers, gpu_layers])
-def test_the_contract_is_kept(job: Any, schedule: str) -> None:
-    """On a CPU and on a device."""
-    graph = job(("0", "1", "2"), steps=2)
-
-    check_transform(pipeline, graph, stages=2, micro_batches=2, schedule=schedule, **WIRE)
 
 
 def test_one_of_everything_changes_nothing() -> None:
