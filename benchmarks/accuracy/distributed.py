@@ -14,9 +14,9 @@ from benchmarks.accuracy.ddp_jobs import FOLDERS, bucket_row, more_rows
 from benchmarks.accuracy.megatron import pipeline_rows, plan_rows
 from benchmarks.accuracy.operation_timelines import JOBS, timeline_rows
 from benchmarks.accuracy.recorded_ranks import DLRM, dlrm
-from benchmarks.accuracy.rows import PairRow
 from benchmarks.accuracy.shaped_links import network_rows, pair_rows
 from benchmarks.accuracy.sweeps import sweep_rows
+from foretrace.analysis.measured_pair import MeasuredPair
 from foretrace.tracer.lab.network.cells import read_cells
 from foretrace.util.progress import stage
 
@@ -119,13 +119,13 @@ _PUBLIC: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
 """Public measurements by their folder: what makes rows of them."""
 
 
-def validating_pairs(study: Distributed) -> list[PairRow]:
+def validating_pairs(study: Distributed) -> list[MeasuredPair]:
     """Return the rows that tell the error of what-ifs: own cells on CPUs, NERSC's jobs on GPUs."""
     return [*pair_rows(study.cells), *map(_pair_of, study.more)]
 
 
-def _pair_of(row: MoreRow) -> PairRow:
-    return PairRow(
+def _pair_of(row: MoreRow) -> MeasuredPair:
+    return MeasuredPair(
         name=f"NERSC {row.year}, {row.what}",
         model=f"unet-{row.year}",
         change="4 to 8 GPUs",

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.accuracy.rows import MEASURED, RULE
 from foretrace.analysis.prediction import LEVEL, interval
 from foretrace.analysis.validated_errors import FEWEST_PAIRS, HARDWARE, combine
+from foretrace.transforms.edit.provenance import MEASURED, RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from benchmarks.accuracy.rows import PairRow
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 Table = dict[str, Any]
 
 
-def error_table(pairs: Iterable[PairRow]) -> Table:
+def error_table(pairs: Iterable[MeasuredPair]) -> Table:
     """Return what `validated.load_table` reads, from all conclusive pairs.
 
     Held-out pairs are left out, and so are pairs of several transforms: those judge how errors
@@ -45,7 +45,9 @@ def error_table(pairs: Iterable[PairRow]) -> Table:
     return table
 
 
-def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list[PairRow]]]:
+def _by_source(
+    pairs: Sequence[MeasuredPair],
+) -> Iterator[tuple[tuple[str, str], list[MeasuredPair]]]:
     """Yield (hardware, source) and rows that all carry that source's prediction as their best."""
     for hardware in HARDWARE:
         rows = [row for row in pairs if row.hardware == hardware]
@@ -53,7 +55,7 @@ def _by_source(pairs: Sequence[PairRow]) -> Iterator[tuple[tuple[str, str], list
         yield (hardware, RULE), [replace(row, calibrated_ns=None) for row in rows]
 
 
-def _errors(rows: Sequence[PairRow]) -> dict[str, Any]:
+def _errors(rows: Sequence[MeasuredPair]) -> dict[str, Any]:
     misses = _misses(rows)
     where = sorted({row.where for row in rows if row.where})
     return {
@@ -64,7 +66,7 @@ def _errors(rows: Sequence[PairRow]) -> dict[str, Any]:
     }
 
 
-def _misses(rows: Iterable[PairRow]) -> list[float]:
+def _misses(rows: Iterable[MeasuredPair]) -> list[float]:
     """Return how far from each prediction the measurement lies, as a share of the prediction.
 
     That is what an interval around a prediction has to span; an error is a share of the measured.
@@ -94,7 +96,7 @@ class Coverage:
     inside: int
 
 
-def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
+def coverage(pairs: Sequence[MeasuredPair]) -> list[Coverage]:
     """Count, by kind, how often intervals hold that were made without the model they judge.
 
     Each pair is judged by the conclusive pairs of all other models.
@@ -109,7 +111,7 @@ def coverage(pairs: Sequence[PairRow]) -> list[Coverage]:
     return [Coverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
 
 
-def _holds(row: PairRow, source: str, table: Table) -> bool:
+def _holds(row: MeasuredPair, source: str, table: Table) -> bool:
     """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
     made = [(name, source) for name in row.transforms]
     error = combine(made, table, row.hardware, row.where)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.accuracy.error_table import coverage
-from benchmarks.accuracy.rows import BIG_CHANGE, UNPREDICTED
 from benchmarks.accuracy.tables import identity, other_devices, public_pairs, recorded_pairs, spread
+from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
 from foretrace.analysis.prediction import LEVEL
 from foretrace.analysis.validated_errors import ENOUGH_PAIRS, FEWEST_PAIRS, HARDWARE
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from benchmarks.accuracy.error_table import Table
-    from benchmarks.accuracy.rows import PairRow, Study
+    from benchmarks.accuracy.rows import Study
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 PICTURE = (
     "![Every judged pair, predicted against measured, and which share of the pairs has at most "
@@ -59,12 +60,12 @@ def _absent(study: Study) -> list[str]:
     ]
 
 
-def judged(rows: Sequence[PairRow]) -> list[PairRow]:
+def judged(rows: Sequence[MeasuredPair]) -> list[MeasuredPair]:
     """Return the rows that judge predictions."""
     return [row for row in rows if row.is_conclusive and row.is_foreseen and row.is_of_one_device]
 
 
-def _kinds(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
+def _kinds(pairs: Sequence[MeasuredPair]) -> list[tuple[str, list[MeasuredPair]]]:
     """Return the judged pairs: recorded here, recorded here and held out, public."""
     own = [row for row in pairs if row.is_recorded_here]
     return [
@@ -74,7 +75,7 @@ def _kinds(pairs: Sequence[PairRow]) -> list[tuple[str, list[PairRow]]]:
     ]
 
 
-def _in_short(pairs: Sequence[PairRow]) -> list[str]:
+def _in_short(pairs: Sequence[MeasuredPair]) -> list[str]:
     text = ["## In short", ""]
     for whose, judged in _kinds(pairs):
         big = [row for row in judged if row.is_big]
@@ -95,7 +96,7 @@ def _in_short(pairs: Sequence[PairRow]) -> list[str]:
     return [*text, "- Each also stands for itself below, beside two null models.", ""]
 
 
-def _headline(rows: Sequence[PairRow]) -> str:
+def _headline(rows: Sequence[MeasuredPair]) -> str:
     means = {
         "with calibration": spread(rows, lambda row: row.error),
         "without": spread(rows, lambda row: row.rule_error),
@@ -111,14 +112,14 @@ def _headline(rows: Sequence[PairRow]) -> str:
     )
 
 
-def _has_right_sign(row: PairRow) -> bool:
+def _has_right_sign(row: MeasuredPair) -> bool:
     """Whether the prediction goes the way the measurement went, where that exceeds the noise."""
     noise = max(abs(row.noise or 0.0), 0.01)
     real = row.after_ns / row.before_ns - 1
     return abs(real) <= noise or real * (row.predicted_ns / row.before_ns - 1) > 0
 
 
-def _by_what_if(pairs: Sequence[PairRow]) -> list[str]:
+def _by_what_if(pairs: Sequence[MeasuredPair]) -> list[str]:
     text = [
         "## By what-if",
         "",
@@ -140,8 +141,8 @@ def _by_what_if(pairs: Sequence[PairRow]) -> list[str]:
     return text
 
 
-def _what_if_table(rows: Sequence[PairRow]) -> list[str]:
-    kinds: dict[str, list[PairRow]] = {}
+def _what_if_table(rows: Sequence[MeasuredPair]) -> list[str]:
+    kinds: dict[str, list[MeasuredPair]] = {}
     for row in rows:
         kinds.setdefault(" + ".join(row.transforms), []).append(row)
     lines = [(name, kinds[name]) for name in sorted(kinds)]
@@ -152,8 +153,8 @@ def _what_if_table(rows: Sequence[PairRow]) -> list[str]:
     ]
 
 
-def _what_if_line(name: str, rows: Sequence[PairRow]) -> str:
-    errors: tuple[Callable[[PairRow], float | None], ...] = (
+def _what_if_line(name: str, rows: Sequence[MeasuredPair]) -> str:
+    errors: tuple[Callable[[MeasuredPair], float | None], ...] = (
         lambda row: row.error,
         lambda row: row.rule_error,
         lambda row: row.null_error,
@@ -164,7 +165,7 @@ def _what_if_line(name: str, rows: Sequence[PairRow]) -> str:
     return f"| {name} | {len(rows)} | {' | '.join(texts)} |"
 
 
-def _intervals(pairs: Sequence[PairRow]) -> list[str]:
+def _intervals(pairs: Sequence[MeasuredPair]) -> list[str]:
     judged = coverage([row for row in pairs if row.is_conclusive])
     if not judged:
         return []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarks.accuracy.rows import PairRow
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 BAND = 0.1
 """Errors that the shaded band holds."""
@@ -21,19 +21,19 @@ RATIOS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 10)
 PERCENTS = (0, 1, 2, 5, 10, 20, 50, 100)
 
 
-def draw_accuracy(pairs: Sequence[PairRow], path: Path) -> None:
+def draw_accuracy(pairs: Sequence[MeasuredPair], path: Path) -> None:
     """Draw every pair of *pairs*, and how the errors of the null models are spread beside ours."""
     title = "Predicted against measured"
     write_picture(path, title, lambda: drawn(INCHES, lambda empty: _both(empty, pairs)))
 
 
-def _both(figure: Any, pairs: Sequence[PairRow]) -> None:
+def _both(figure: Any, pairs: Sequence[MeasuredPair]) -> None:
     left, right = figure.subplots(1, 2)
     _against_measured(left, pairs)
     _spread(right, pairs)
 
 
-def _against_measured(axes: Any, pairs: Sequence[PairRow]) -> None:
+def _against_measured(axes: Any, pairs: Sequence[MeasuredPair]) -> None:
     """Put a mark per pair where the ratio of its steps was measured and predicted."""
     ends = np.array([min(map(_measured, pairs)) / 1.3, max(map(_measured, pairs)) * 1.3])
     axes.fill_between(ends, ends * (1 - BAND), ends * (1 + BAND), color="#888888", alpha=0.2)
@@ -58,7 +58,7 @@ def _against_measured(axes: Any, pairs: Sequence[PairRow]) -> None:
     axes.legend(fontsize=6)
 
 
-def _spread(axes: Any, pairs: Sequence[PairRow]) -> None:
+def _spread(axes: Any, pairs: Sequence[MeasuredPair]) -> None:
     """Draw which share of the pairs has at most a given |error|."""
     kinds = {
         "predicted": [row.error for row in pairs],
@@ -86,9 +86,9 @@ def _mark(axis: Any, values: Sequence[float]) -> None:
     axis.set_ticks([], minor=True)
 
 
-def _measured(pair: PairRow) -> float:
+def _measured(pair: MeasuredPair) -> float:
     return pair.after_ns / pair.before_ns
 
 
-def _name(pair: PairRow) -> str:
+def _name(pair: MeasuredPair) -> str:
     return " + ".join(pair.transforms)

@@ -1,23 +1,15 @@
 """What the accuracy study finds, row by row: recordings replayed, pairs predicted.
 
-Nothing is computed from recordings here; `study` does that, `evidence` and `accuracy` read it.
+Nothing is computed from recordings here; `study` does that, `error_table` and `page` read it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-NOISE_LIMIT = 0.02
-"""Repeats of a recorded pair that differ by more make it inconclusive (share)."""
-RECORDING_LIMIT = 0.05
-"""So does a recording that is off the step measured beside the change by more (share): a
-prediction from it would say that it is doubtful."""
-BIG_CHANGE = 0.10
-"""Pairs on which "no change" is off by more than this show what a prediction is worth."""
-UNPREDICTED = ("compile",)
-"""What-ifs whose pairs are listed and count in no aggregate: generated code cannot be foreseen."""
-MEASURED, RULE = "measured", "rule"
-"""Where a prediction's costs come from: operators timed on the machine, or rules."""
+if TYPE_CHECKING:
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 
 @dataclass(frozen=True)
@@ -38,105 +30,10 @@ class IdentityRow:
 
 
 @dataclass(frozen=True)
-class PairRow:
-    """One measured pair beside its predictions and the null models. Times in ns.
-
-    ``rule_ns`` is predicted without calibration, ``calibrated_ns`` with it, where the pair has one
-    that tells something about the change. ``measure`` is what is compared: "step", "optimizer"
-    (device time of that phase) or "kernels" (time of all kernels, on another device).
-    ``replay_error`` is what the unchanged replay misses, ``noise`` the drift between the halves of
-    an interleaved measurement, ``where`` the setting of several workers (`validation_scope`).
-    """
-
-    name: str
-    model: str
-    change: str
-    hardware: str
-    transforms: tuple[str, ...]
-    measure: str
-    before_ns: float
-    after_ns: float
-    rule_ns: float
-    paper_ns: float | None
-    step_interval: tuple[float, float] = (1.0, 1.0)
-    calibrated_ns: float | None = None
-    replay_error: float = 0.0
-    noise: float | None = None
-    where: str = ""
-    tuned_on: bool = False
-    held_out: bool = False
-
-    @property
-    def predicted_ns(self) -> float:
-        """The best prediction there is: with calibration, else by rule."""
-        return self.rule_ns if self.calibrated_ns is None else self.calibrated_ns
-
-    @property
-    def source(self) -> str:
-        """Where the costs of the best prediction come from."""
-        return RULE if self.calibrated_ns is None else MEASURED
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the best prediction."""
-        return self.predicted_ns / self.after_ns - 1
-
-    @property
-    def rule_error(self) -> float:
-        """Signed relative error without calibration."""
-        return self.rule_ns / self.after_ns - 1
-
-    @property
-    def calibrated_error(self) -> float | None:
-        """Signed relative error with calibration."""
-        return None if self.calibrated_ns is None else self.calibrated_ns / self.after_ns - 1
-
-    @property
-    def null_error(self) -> float:
-        """Signed relative error of "nothing changes"."""
-        return self.before_ns / self.after_ns - 1
-
-    @property
-    def paper_error(self) -> float | None:
-        """Signed relative error of the paper's constants."""
-        return None if self.paper_ns is None else self.paper_ns / self.after_ns - 1
-
-    @property
-    def is_conclusive(self) -> bool:
-        """Whether the pair's own repeats agree well enough to judge a prediction.
-
-        The step before was measured twice: beside the step after, and while it was recorded.
-        """
-        if self.noise is None:
-            return True
-        return abs(self.noise) <= NOISE_LIMIT and abs(self.replay_error) <= RECORDING_LIMIT
-
-    @property
-    def is_recorded_here(self) -> bool:
-        """Whether this project recorded the pair; the others are public."""
-        return self.noise is not None
-
-    @property
-    def is_foreseen(self) -> bool:
-        """Whether the pair judges a prediction: its what-if is one that can be foreseen."""
-        return not set(self.transforms) & set(UNPREDICTED)
-
-    @property
-    def is_of_one_device(self) -> bool:
-        """Whether before and after ran on the same hardware; else only kernels are compared."""
-        return self.measure != "kernels"
-
-    @property
-    def is_big(self) -> bool:
-        """Whether "no change" would be far off."""
-        return abs(self.null_error) > BIG_CHANGE
-
-
-@dataclass(frozen=True)
 class Study:
     """All rows; ``absent`` are recordings that are listed but not on this machine."""
 
     identities: tuple[IdentityRow, ...] = ()
-    pairs: tuple[PairRow, ...] = ()
+    pairs: tuple[MeasuredPair, ...] = ()
     problems: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()

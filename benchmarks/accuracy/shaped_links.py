@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.accuracy.rows import PairRow
 from benchmarks.accuracy.shaped_scenarios import SCENARIOS, scenario_of
+from foretrace.analysis.measured_pair import MeasuredPair
 from foretrace.analysis.prediction import measured_step, predict
 from foretrace.errors import TransformError
 from foretrace.graph.build import build
@@ -180,13 +180,13 @@ ALONE = ("ddp", "gradient_accumulation")
 """What-ifs that have pairs of their own; what comes with them in a cell is what it judges."""
 
 
-def pair_rows(rows: Iterable[NetworkRow]) -> list[PairRow]:
+def pair_rows(rows: Iterable[NetworkRow]) -> list[MeasuredPair]:
     """Return the conclusive cells on slow links as pairs, of which validated errors are formed.
 
     What is never tried without ddp carries the error of both.
     """
     return [
-        PairRow(
+        MeasuredPair(
             name=row.name,
             model=row.model,
             change=" ".join(row.scenario),

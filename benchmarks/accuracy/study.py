@@ -10,7 +10,8 @@ import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.accuracy.rows import MEASURED, NOISE_LIMIT, IdentityRow, PairRow, Study
+from benchmarks.accuracy.rows import IdentityRow, Study
+from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
 from foretrace.analysis.null_models import paper
 from foretrace.analysis.prediction import has_device, identity, measured_step, predict
 from foretrace.analysis.validation import compare
@@ -19,8 +20,9 @@ from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.tracer.lab.pairs.record_pairs import read_pairs
 from foretrace.tracer.readers.load import load
-from foretrace.tracer.step_stats import drift, trimmed_mean
+from foretrace.tracer.step_stats import NOISE_LIMIT, drift
 from foretrace.transforms.costs.roofline import kernel_time_ns
+from foretrace.transforms.edit.provenance import MEASURED
 from foretrace.transforms.measured.calibration import read_calibration
 from foretrace.transforms.scenario import apply, names, parse_scenario
 from foretrace.util.progress import stage
@@ -61,7 +63,7 @@ class _Collector:
         self._held_out = held_out
         self._graphs: dict[str, Graph] = {}
         self._identities: list[IdentityRow] = []
-        self._pairs: list[PairRow] = []
+        self._pairs: list[MeasuredPair] = []
         self._problems: dict[str, str] = {}
         self._absent: dict[str, None] = {}
 
@@ -81,8 +83,8 @@ class _Collector:
         if not all([self._is_present(entry["before"]), self._is_present(entry["after"])]):
             return
         try:
-            before = with_truth(self._graph(entry["before"]), entry.get("before_ms"))
-            after = with_truth(self._graph(entry["after"]), entry.get("after_ms"))
+            before = self._measured(entry, "before")
+            after = self._measured(entry, "after")
             with stage(f"predicting {entry['id']}"):
                 self._pairs.append(_public_row(entry, before, after))
         except ForetraceError as error:
@@ -118,6 +120,11 @@ class _Collector:
         self._absent[trace] = None
         return False
 
+    def _measured(self, entry: dict[str, Any], side: str) -> Graph:
+        """Return the graph of one side, with the step measured without the profiler if listed."""
+        graph, step_ms = self._graph(entry[side]), entry.get(f"{side}_ms")
+        return graph if step_ms is None else with_measured_step(graph, step_ms * 1e6)
+
     def _graph(self, trace: str) -> Graph:
         if trace not in self._graphs:
             with stage(f"reading {trace}"):
@@ -131,13 +138,13 @@ def identity_row(trace: str, graph: Graph, cause: str | None = None) -> Identity
     return IdentityRow(trace, cause, found.measured.step_ns, found.replayed_ns, graph.steps)
 
 
-def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
+def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
     """Predict one recorded pair with and without its calibration, from a replay of its recording.
 
     The recording was made on its own; the pair's step times were measured interleaved.
     """
     recorded = build(pair.before)
-    before = with_truth(recorded, pair.before_ns / 1e6)
+    before = with_measured_step(recorded, pair.before_ns)
     scenario = parse_scenario([pair.scenario])
     found = compare(before, scenario, pair.after_ns, "unprofiled")
     row = replace(
@@ -159,10 +166,10 @@ def recorded_rows(pair: Pair) -> tuple[PairRow, IdentityRow]:
     return row, unchanged
 
 
-def _step_row(found: Validation, before: Graph, scenario: Scenario) -> PairRow:
+def _step_row(found: Validation, before: Graph, scenario: Scenario) -> MeasuredPair:
     """Return a row about whole steps, its name and origin left open."""
     prediction = found.prediction
-    return PairRow(
+    return MeasuredPair(
         name="",
         model="",
         change="",
@@ -199,7 +206,7 @@ def _unrest(steps_ns: tuple[int, ...]) -> str | None:
     return f"not quiet: its steps without the profiler drift by {off:.1%}"
 
 
-def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:
+def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> MeasuredPair:
     scenario = parse_scenario(entry["scenario"])
     measure = entry.get("measure", "step")
     if measure == "step":
@@ -216,10 +223,10 @@ def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> PairRow:
     )
 
 
-def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> PairRow:
+def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> MeasuredPair:
     """Return a row about a part of the device time, as `MEASURES` takes it from a graph."""
     part_ns = MEASURES[measure]
-    return PairRow(
+    return MeasuredPair(
         name="",
         model="",
         change="",
@@ -254,19 +261,6 @@ def _paper_ns(part_ns: Callable[[Graph], float], before: Graph, scenario: Scenar
         return part_ns(apply(before, paper(scenario)))
     except TransformError:
         return None
-
-
-def with_truth(graph: Graph, step_ms: float | None) -> Graph:
-    """Return *graph* with the step time that was measured without the profiler, where known.
-
-    The variation of the steps that the recording brings along is kept.
-    """
-    if step_ms is None:
-        return graph
-    known = graph.meta.unprofiled_step_ns
-    factor = step_ms * 1e6 / trimmed_mean(known) if known else 1.0
-    samples = tuple(round(ns * factor) for ns in known) or (round(step_ms * 1e6),)
-    return replace(graph, meta=replace(graph.meta, unprofiled_step_ns=samples))
 
 
 def _hardware(graph: Graph) -> str:

@@ -10,18 +10,14 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from benchmarks.accuracy.shaped_scenarios import CLUSTERS, UNSHAPED, devices_of
-from foretrace.tracer.lab.network.cells import collective_rows
-from foretrace.transforms.cluster.cost_tables import Entry, table_of
+from benchmarks.accuracy.shaped_scenarios import CLUSTERS, devices_of
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.cluster.topology import topology_of
 from foretrace.transforms.collectives.cost import KINDS, collective_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.tracer.lab.network.cells import Cell, Measured
-    from foretrace.transforms.cluster.cost_tables import CollectiveTable
+    from foretrace.tracer.lab.network.cells import Cell
     from foretrace.transforms.cluster.presets import Cluster
 
 
@@ -68,41 +64,6 @@ def _sweep_row(cell: Cell) -> SweepRow:
 
 def _cluster(rate_mbit: int, ranks: int, *, racks: bool = False) -> Cluster:
     return load_cluster(CLUSTERS[racks], nodes=ranks).with_network(gb_per_s=rate_mbit / 8_000)
-
-
-def cost_table(
-    cells: Iterable[Measured], *, device: str = "", topology: str | None = None
-) -> CollectiveTable:
-    """Return what collectives alone took, as a table for `collective_cost`.
-
-    *topology* is that of processes that talk over TCP, at the rate that each cell says, unless it
-    is given.
-    """
-    return table_of(
-        Entry(
-            device,
-            _topology(row["rate_mbit"], row["ranks"]) if topology is None else topology,
-            row["kind"],
-            row["ranks"],
-            row["bytes"],
-            float(row["ns"]),
-            row["spread"],
-        )
-        for row in collective_rows(list(cells))
-        if row["kind"] in KINDS
-    )
-
-
-def _topology(rate_mbit: int | None, ranks: int) -> str:
-    """Return what a table calls the links of so many processes.
-
-    >>> _topology(300, 2), _topology(None, 2)
-    ('tcp, 1 in a machine, 0.3 Gbit/s', 'tcp, 1 in a machine, 9.6 Gbit/s')
-    """
-    if rate_mbit is None:
-        return topology_of(load_cluster(UNSHAPED, ranks), range(ranks))
-    cluster = _cluster(rate_mbit, ranks)
-    return topology_of(cluster, range(ranks))
 
 
 def contention(cells: Iterable[Cell]) -> dict[int | None, tuple[float, float]]:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.accuracy.rows import NOISE_LIMIT
+from foretrace.tracer.step_stats import NOISE_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from benchmarks.accuracy.rows import IdentityRow, PairRow, Study
+    from benchmarks.accuracy.rows import IdentityRow, Study
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 IDENTITY_LIMIT = 0.02
 """An identity error above this is an exception that needs a cause."""
@@ -26,7 +27,7 @@ _HEAD = (
 )
 
 
-def _pair_line(row: PairRow) -> str:
+def _pair_line(row: MeasuredPair) -> str:
     remarks = [
         *(["held out"] if row.held_out else []),
         *(["tuned on"] if row.tuned_on else []),
@@ -62,7 +63,7 @@ def public_pairs(study: Study) -> list[str]:
     ]
 
 
-def other_devices(pairs: Sequence[PairRow]) -> list[str]:
+def other_devices(pairs: Sequence[MeasuredPair]) -> list[str]:
     """Return the section on kernels that moved to another device."""
     rows = [row for row in pairs if not row.is_of_one_device]
     if not rows:
@@ -81,7 +82,7 @@ def other_devices(pairs: Sequence[PairRow]) -> list[str]:
     ]
 
 
-def recorded_pairs(pairs: Sequence[PairRow]) -> list[str]:
+def recorded_pairs(pairs: Sequence[MeasuredPair]) -> list[str]:
     """Return the section on this project's own pairs: what counts first."""
     own = [row for row in pairs if row.is_recorded_here]
     text = [
@@ -140,7 +141,7 @@ def _identity_line(row: IdentityRow) -> str:
 
 
 def spread(
-    rows: Sequence[PairRow], error: Callable[[PairRow], float | None]
+    rows: Sequence[MeasuredPair], error: Callable[[MeasuredPair], float | None]
 ) -> tuple[float, float, float] | None:
     """Return median, 90th percentile and largest |error|; ``None`` where there is none."""
     known = [abs(found) for found in map(error, rows) if found is not None]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.accuracy.rows import RECORDING_LIMIT, PairRow
+from foretrace.analysis.measured_pair import RECORDING_LIMIT, MeasuredPair
 from foretrace.errors import TraceError
 
 if TYPE_CHECKING:
@@ -140,13 +140,13 @@ def doubt(row: Row) -> str:
     return _astray(row) or f"its repeats drift by {abs(row.noise or 0):.1%}"
 
 
-def pair_of(row: Row) -> PairRow:
-    """Return a measured *row* as a row of the accuracy study, which knows what errors are."""
+def pair_of(row: Row) -> MeasuredPair:
+    """Return a measured *row* as a measured pair, which knows what errors are."""
     assert row.before_ns is not None
     assert row.after_ns is not None
     assert row.predicted_ns is not None
     assert row.replayed_ns is not None
-    return PairRow(
+    return MeasuredPair(
         name=row.recording,
         model=row.model,
         change=row.scenario,
@@ -200,7 +200,7 @@ def _named(rows: Sequence[Row]) -> dict[Name, Row]:
     return found
 
 
-def _is_unforeseen(pair: PairRow) -> bool:
+def _is_unforeseen(pair: MeasuredPair) -> bool:
     return pair.is_conclusive and not pair.is_foreseen
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from benchmarks.accuracy.study import with_truth
+from foretrace.analysis.measured_pair import with_measured_step
 from foretrace.analysis.null_models import paper
 from foretrace.analysis.prediction import Prediction, baseline, has_device, measured_step
 from foretrace.analysis.scenario_sweep import predict_each
@@ -107,7 +107,7 @@ def opened(recording: Recording) -> Opened:
 def _opened_pair(recording: Recording) -> Opened:
     where = recording.files[0]
     pair = read_pair(held(where), str(recording.pair), where)
-    graph = with_truth(build(pair.before), pair.before_ns / 1e6)
+    graph = with_measured_step(build(pair.before), pair.before_ns)
     known = None if pair.calibration is None else read_calibration(pair.calibration)
     return Opened(graph, known, pair.after_ns, pair.noise)
 

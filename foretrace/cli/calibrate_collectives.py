@@ -24,9 +24,9 @@ def measured_collectives(
     RecordError
         There is no place to write to, or nothing could be measured.
     """
-    from benchmarks.accuracy.sweeps import cost_table
     from foretrace.tracer.lab.network.collective_sweep import gpu_name, gpus, sweep_collectives
     from foretrace.transforms.cluster.cost_tables import described, merge, write_table
+    from foretrace.transforms.collectives.sweep_costs import cost_table
     from foretrace.transforms.costs.devices import find_device
     from foretrace.util.atomic_write import check_writable
     from foretrace.util.progress import stage

@@ -15,7 +15,7 @@ from foretrace.transforms.scenario import parse_scenario
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
-    from benchmarks.accuracy.rows import PairRow
+    from foretrace.analysis.measured_pair import MeasuredPair
 
 TRACES = ROOT / "traces"
 SHARED = TRACES.parent.parent / "shared" / "gpu-traces"
@@ -77,17 +77,17 @@ def test_predictions_meet_the_measured_pairs() -> None:
     assert mean_error(steps) < mean_paper(steps)
 
 
-def mean_error(rows: list[PairRow]) -> float:
+def mean_error(rows: list[MeasuredPair]) -> float:
     """Return the mean |error| of the predictions."""
     return float(np.mean([abs(row.error) for row in rows]))
 
 
-def mean_null(rows: list[PairRow]) -> float:
+def mean_null(rows: list[MeasuredPair]) -> float:
     """Return the mean |error| of "nothing changes"."""
     return float(np.mean([abs(row.null_error) for row in rows]))
 
 
-def mean_paper(rows: list[PairRow]) -> float:
+def mean_paper(rows: list[MeasuredPair]) -> float:
     """Return the mean |error| of the paper's constants."""
     return float(np.mean([abs(row.paper_error) for row in rows if row.paper_error is not None]))
 

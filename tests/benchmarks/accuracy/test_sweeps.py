@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.accuracy.sweeps import SweepRow, contention, cost_table, sweep_rows
+from benchmarks.accuracy.sweeps import SweepRow, contention, sweep_rows
 from foretrace.tracer.lab.network.cells import Cell, read_cells
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.collectives.sweep_costs import cost_table
 from tests.support.measured.cells import cell, run
 from tests.support.paths import ROOT
 
@@ -79,13 +80,3 @@ def test_speeds_are_means_and_none_is_above_one() -> None:
 
     assert found == {300: (1.0, 1.0)}
     assert contention([Cell(**vars(one))]) == {300: (0.8, 0.8)}
-
-
-def test_a_table_says_which_links_it_is_of() -> None:
-    """Unless the caller does."""
-    sweep = Cell(**vars(replace(cell(run()), scheme="send", options={"bytes": 4096})))
-    own, given = cost_table([sweep]), cost_table([sweep], device="A100", topology="")
-
-    assert own.entries["topology"].tolist() == ["tcp, 1 in a machine, 0.3 Gbit/s"]
-    assert given.entries[["device", "topology"]].to_numpy().tolist() == [["A100", ""]]
-    assert own.entries["ns"].tolist() == [100.0]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.accuracy.rows import PairRow
+from foretrace.analysis.measured_pair import MeasuredPair
 
 
-def pair(name: str, error: float, **settings: object) -> PairRow:
+def pair(name: str, error: float, **settings: object) -> MeasuredPair:
     """Return an amp pair that took 100 before and 50 after, predicted by rule with *error*."""
     values: dict[str, object] = {
         "model": name,
@@ -17,4 +17,4 @@ def pair(name: str, error: float, **settings: object) -> PairRow:
         "after_ns": 50.0,
         "paper_ns": 60.0,
     }
-    return PairRow(name=name, rule_ns=50.0 * (1 + error), **{**values, **settings})  # type: ignore[arg-type]
+    return MeasuredPair(name=name, rule_ns=50.0 * (1 + error), **{**values, **settings})  # type: ignore[arg-type]

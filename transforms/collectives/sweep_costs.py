@@ -1,0 +1,55 @@
+"""Collectives timed alone, in a sweep on this machine, in; a table of their costs out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.tracer.lab.network.cells import collective_rows
+from foretrace.transforms.cluster.cost_tables import Entry, table_of
+from foretrace.transforms.cluster.presets import load_cluster
+from foretrace.transforms.cluster.topology import topology_of
+from foretrace.transforms.collectives.estimate import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from foretrace.tracer.lab.network.cells import Measured
+    from foretrace.transforms.cluster.cost_tables import CollectiveTable
+
+SHAPED, UNSHAPED = "shaped-links", "this-machine"
+"""Clusters of processes over TCP: with links of a given rate, and as fast as the machine."""
+
+
+def cost_table(
+    cells: Iterable[Measured], *, device: str = "", topology: str | None = None
+) -> CollectiveTable:
+    """Return what collectives alone took, as a table for `collective_cost`.
+
+    *topology* is that of processes that talk over TCP, at the rate that each cell says, unless it
+    is given.
+    """
+    return table_of(
+        Entry(
+            device,
+            _topology(row["rate_mbit"], row["ranks"]) if topology is None else topology,
+            row["kind"],
+            row["ranks"],
+            row["bytes"],
+            float(row["ns"]),
+            row["spread"],
+        )
+        for row in collective_rows(list(cells))
+        if row["kind"] in KINDS
+    )
+
+
+def _topology(rate_mbit: int | None, ranks: int) -> str:
+    """Return what a table calls the links of so many processes.
+
+    >>> _topology(300, 2), _topology(None, 2)
+    ('tcp, 1 in a machine, 0.3 Gbit/s', 'tcp, 1 in a machine, 9.6 Gbit/s')
+    """
+    if rate_mbit is None:
+        return topology_of(load_cluster(UNSHAPED, ranks), range(ranks))
+    links = load_cluster(SHAPED, nodes=ranks).with_network(gb_per_s=rate_mbit / 8_000)
+    return topology_of(links, range(ranks))
