@@ -82,25 +82,25 @@ def contents(wheel: Path) -> dict[str, bytes]:
 def declared(root: Path) -> dict[str, bytes]:
     """Return the modules and the data files that pyproject.toml declares, as they lie in *root*."""
     setuptools = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
-    found = {}
+    files = {}
     for package in setuptools["packages"]:
         folder = root.joinpath(*package.split("."))
         patterns = ["*.py", *setuptools["package-data"].get(package, ())]
         for pattern in patterns:
             for path in folder.glob(pattern):
                 name = path.relative_to(folder).as_posix()
-                found[f"{package.replace('.', '/')}/{name}"] = path.read_bytes()
-    return found
+                files[f"{package.replace('.', '/')}/{name}"] = path.read_bytes()
+    return files
 
 
 def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     """Every module once, though links lead to four folders twice; pages, devices and clusters."""
-    found = contents(built.wheel)
+    files = contents(built.wheel)
 
-    assert found == declared(built.source)
+    assert files == declared(built.source)
     for name in ("foretrace/page/page.js", "foretrace/transforms/costs/devices.toml"):
-        assert name in found
-    assert any(fnmatch(name, "foretrace/transforms/cluster/clusters/*.parquet") for name in found)
+        assert name in files
+    assert any(fnmatch(name, "foretrace/transforms/cluster/clusters/*.parquet") for name in files)
 
 
 def test_the_sdist_gives_the_same_wheel(built: Built) -> None:
@@ -120,6 +120,22 @@ def test_the_sdist_has_tests_and_documentation(built: Built) -> None:
     wanted = {"README.md", "CHANGELOG.md", "constraints.txt", "docs/batch.md", "tests/conftest.py"}
     assert wanted <= {*names}
     assert built.sdist.stat().st_size < SDIST_MOST_BYTES
+
+
+def test_both_carry_the_licence(built: Built) -> None:
+    """Its text beside the code, its name in the metadata."""
+    licence = (ROOT / "LICENSE").read_bytes()
+    with zipfile.ZipFile(built.wheel) as archive:
+        (info,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        shipped = archive.read(f"{info}/licenses/LICENSE")
+        metadata = archive.read(f"{info}/METADATA").decode()
+    with tarfile.open(built.sdist) as archive:
+        (name,) = (name for name in archive.getnames() if name.endswith("/LICENSE"))
+        member = archive.extractfile(name)
+        assert member is not None
+        assert member.read() == shipped == licence
+
+    assert "License-Expression: Apache-2.0\n" in metadata
 
 
 @pytest.mark.slow

@@ -15,7 +15,8 @@ from foretrace import __main__ as door
 from foretrace.transforms.registry import TRANSFORMS
 from tests.support.paths import ROOT
 
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+SETUPTOOLS = DECLARED["tool"]["setuptools"]
 FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
 """Package → folder at the top of the repository."""
 
@@ -32,9 +33,9 @@ def python(code: str) -> str:
 
 def packages_below(folder: Path, name: str) -> list[str]:
     """Return the packages of the tree, links left out."""
-    inner = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
-    below = [each for each in inner if (each / "__init__.py").exists()]
-    return [name, *(found for b in below for found in packages_below(b, f"{name}.{b.name}"))]
+    folders = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+    below = [each for each in folders if (each / "__init__.py").exists()]
+    return [name, *(inner for b in below for inner in packages_below(b, f"{name}.{b.name}"))]
 
 
 def test_every_package_in_the_tree_is_shipped() -> None:
@@ -54,6 +55,16 @@ def test_data_files_are_shipped() -> None:
         data = {p.suffix for p in folder.iterdir() if p.is_file()} - {".py", ".pyc", ".typed"}
 
         assert data <= {Path(pattern).suffix for pattern in shipped.get(name, ())}, name
+
+
+def test_the_licence_is_named_and_whole() -> None:
+    """Apache-2.0, from its title to the end of its terms."""
+    text = (ROOT / "LICENSE").read_text("utf-8")
+
+    assert DECLARED["project"]["license"] == "Apache-2.0"
+    assert DECLARED["project"]["license-files"] == ["LICENSE"]
+    assert text.split()[:4] == ["Apache", "License", "Version", "2.0,"]
+    assert "END OF TERMS AND CONDITIONS" in text
 
 
 @pytest.mark.parametrize("name", FOLDERS)
