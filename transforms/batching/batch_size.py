@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +85,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
         return graph
     loaded = _in_proportion(graph, ratio)
     rule = _device(loaded, ratio) if has_device(graph) else _host(loaded, ratio, before)
-    changed = apply_measured(loaded, f"batch_size(n={n})", rest=rule) or scale(
+    changed = apply_measured(loaded, partial(batch_size, n=n), rest=rule) or scale(
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
     )
     meta = replace(graph.meta, batch_size=n)

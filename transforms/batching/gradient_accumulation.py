@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,7 +168,7 @@ def _host_adds(graph: Graph, k: int) -> tuple[int, str]:
 
     What is measured has the scaling of the loss in it.
     """
-    measured = added_ns(graph, f"gradient_accumulation(k={k})")
+    measured = added_ns(graph, partial(gradient_accumulation, k=k))
     if measured is not None:
         return round(measured / (k - 1)), "measured"
     rate = machine_rate(graph, "add_gbps")

@@ -84,7 +84,7 @@ def _on_host(graph: Graph) -> Graph:
     found = task_operator_classes(graph)
     covered = is_in(graph.tasks["phase"], *PHASES)
     require(covered & (found == "conv"), graph, "convolution in forward or backward")
-    measured = apply_measured(graph, "channels_last()")
+    measured = apply_measured(graph, channels_last)
     if measured is not None:
         return measured
     return add_note(

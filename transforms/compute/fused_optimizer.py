@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,7 +153,7 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     require(where, graph, "host task in the optimizer phase")
     if optimizer.get("kind") == kind:
         raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
-    if measured := measured_update(graph, where, f"fused_optimizer(kind={kind!r})"):
+    if measured := measured_update(graph, where, partial(fused_optimizer, kind=kind)):
         return measured
     if kind == "foreach":
         return add_note(graph, "fused_optimizer: on a CPU foreach takes as long as the loop")

@@ -14,7 +14,7 @@ from foretrace.transforms.edit.primitives import edge_rows, insert
 from foretrace.transforms.edit.provenance import add_note, told
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import first_per_step, has_device
-from foretrace.transforms.measured.segments import segment_ns
+from foretrace.transforms.measured.segments import any_segment_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,7 +166,7 @@ def _inline(graph: Graph, loading: _Loading) -> Graph:
 
 def _handed_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
     """Replace the training process' own loading by taking over finished batches."""
-    measured = segment_ns(graph, "handover")
+    measured = any_segment_ns(graph, "handover")
     known = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
     handover = known if measured is None else round(measured)
     return insert(

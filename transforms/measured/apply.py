@@ -18,6 +18,7 @@ from foretrace.transforms.edit.provenance import add_note, told
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import on_device
 from foretrace.transforms.measured.calibration import calibration_of
+from foretrace.transforms.measured.change import name_of
 from foretrace.transforms.measured.job_identity import LEAST_SHARE
 from foretrace.transforms.measured.operator_diff import NewForm, new_form, ratio, summed
 from foretrace.transforms.measured.operator_matching import (
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.edit.columns import Mask, Rows
+    from foretrace.transforms.measured.change import Transform
 
     Floats = npt.NDArray[np.float64]
 
 
-def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> Graph | None:
+def apply_measured(graph: Graph, change: Transform, *, rest: Floats | None = None) -> Graph | None:
     """Return *graph* after *change* as calibration measured it; ``None`` where it does not tell.
 
     Parameters
@@ -44,7 +46,7 @@ def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> 
     graph
         The job, with a calibration attached.
     change
-        Text of the what-if, such as ``amp(dtype="bf16")``.
+        The what-if with its parameters, such as ``partial(amp, dtype="bf16")``.
     rest
         Factor per task for work that the calibration leaves out (with the label "roofline"); by
         default it stays as it is.
@@ -76,7 +78,7 @@ def apply_measured(graph: Graph, change: str, *, rest: Floats | None = None) -> 
     gone = seen.known & np.append(form.is_gone, False)[seen.position]
     padding = np.zeros(len(changed.tasks) - len(gone), bool)
     changed = remove(changed, np.append(gone, padding), gaps="drop")
-    name, covered = change.partition("(")[0], f"{seen.share:.0%} of forward and backward"
+    name, covered = name_of(change), f"{seen.share:.0%} of forward and backward"
     return add_note(told(changed), f"{name}: costs measured operator by operator, {covered}")
 
 
@@ -97,7 +99,7 @@ class Seen:
     pace: float
 
 
-def added_ns(graph: Graph, change: str) -> float | None:
+def added_ns(graph: Graph, change: Transform) -> float | None:
     """Return what the operators that *change* adds cost per step, at the recording's pace."""
     calibration = calibration_of(graph)
     if calibration is None or not len(new := calibration.after(change)):

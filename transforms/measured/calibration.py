@@ -6,8 +6,6 @@ the what-ifs look for it before they resort to a rule.
 
 from __future__ import annotations
 
-import ast
-import inspect
 import io
 import json
 from dataclasses import dataclass, field, replace
@@ -19,6 +17,7 @@ import numpy as np
 from foretrace.errors import TraceError
 from foretrace.tracer.calibration.file import FORMAT, KEY, REPEATED
 from foretrace.transforms.edit.provenance import add_note
+from foretrace.transforms.measured.change import is_text_of
 from foretrace.transforms.measured.job_identity import doubts, is_same_job, refuse_another_job
 from foretrace.util.schema import Column, table
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.measured.change import Transform
 
 ENDING = ".calibration.parquet"
 MOST_BYTES = 1 << 28
@@ -69,12 +69,7 @@ class Calibration:
     @property
     def before(self) -> pd.DataFrame:
         """Operators of the job as it is, in order."""
-        return self._rows("before", "")
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """What-ifs that were timed, in canonical form."""
-        return tuple(sorted({canonical(str(c)) for c in self.entries["change"].unique()} - {""}))
+        return self._rows("before")
 
     @property
     def unrest(self) -> float:
@@ -83,58 +78,28 @@ class Calibration:
         total = timed["ns"].sum()
         return float((timed["ns"] * timed["spread"]).sum() / total) if total else 0.0
 
-    def after(self, change: str) -> pd.DataFrame:
+    def after(self, change: Transform) -> pd.DataFrame:
         """Operators of the job after *change*, in order; empty where that was not timed."""
         return self._rows("after", change)
 
-    def segment_ns(self, operator: str, change: str | None = "") -> float | None:
-        """Return what one run of a whole segment takes after *change*; None when unknown.
+    def segment_ns(self, operator: str, change: Transform | None = None) -> float | None:
+        """Return what one run of a whole segment takes after *change*; None when unknown."""
+        return _first_ns(self._rows("segment", change), operator)
 
-        With *change* None, the change does not matter: there is one segment of the name.
-        """
-        is_segment = self.entries["list"] == "segment"
-        rows = self.entries[is_segment] if change is None else self._rows("segment", change)
-        times = rows["ns"][rows["operator"] == operator].dropna()
-        return float(times.iloc[0]) if len(times) else None
+    def any_segment_ns(self, operator: str) -> float | None:
+        """Return what one run of a whole segment takes, of which any change has the same."""
+        return _first_ns(self.entries[self.entries["list"] == "segment"], operator)
 
-    def _rows(self, of_list: str, change: str) -> pd.DataFrame:
-        wanted = canonical(change)
-        texts = [str(c) for c in self.entries["change"].cat.categories]
-        same = np.array([*(canonical(text) == wanted for text in texts), False])
-        where = same[self.entries["change"].cat.codes] & (self.entries["list"] == of_list)
-        return self.entries[where].reset_index(drop=True)
+    def _rows(self, of_list: str, change: Transform | None = None) -> pd.DataFrame:
+        texts = [str(each) for each in self.entries["change"].cat.categories]
+        same = [not text if change is None else is_text_of(text, change) for text in texts]
+        where = np.array([*same, False])[self.entries["change"].cat.codes]
+        return self.entries[where & (self.entries["list"] == of_list)].reset_index(drop=True)
 
 
-def canonical(text: str) -> str:
-    """Return the text of one what-if with its parameters in order and defaults left out.
-
-    Examples
-    --------
-    >>> canonical('amp(dtype="bf16")'), canonical("batch_size(n=8,recorded = 4)")
-    ('amp()', 'batch_size(n=8, recorded=4)')
-    """
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-        if isinstance(node, ast.Name):
-            return f"{node.id}()"
-        if not isinstance(node, ast.Call):
-            return text
-        given = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
-        name = ast.unparse(node.func)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return text
-    default = _defaults(name)
-    kept = {k: v for k, v in sorted(given.items()) if k not in default or default[k] != v}
-    return f"{name}({', '.join(f'{k}={v!r}' for k, v in kept.items())})"
-
-
-def _defaults(name: str) -> dict[str, Any]:
-    from foretrace.transforms.registry import TRANSFORMS
-
-    if name not in TRANSFORMS:
-        return {}
-    found = inspect.signature(TRANSFORMS[name]).parameters.values()
-    return {p.name: p.default for p in found if p.default is not inspect.Parameter.empty}
+def _first_ns(rows: pd.DataFrame, operator: str) -> float | None:
+    times = rows["ns"][rows["operator"] == operator].dropna()
+    return float(times.iloc[0]) if len(times) else None
 
 
 def calibration_path(trace: str | Path) -> Path:

@@ -15,25 +15,33 @@ from foretrace.transforms.edit.provenance import add_note, told
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import first_per_step, has_device
 from foretrace.transforms.measured.calibration import calibration_of
+from foretrace.transforms.measured.change import name_of, text_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.edit.columns import Mask
+    from foretrace.transforms.measured.change import Transform
 
 
-def segment_ns(graph: Graph, operator: str, change: str | None = None) -> float | None:
-    """Return what one run of the segment *operator* takes after *change*, or at all."""
+def segment_ns(graph: Graph, operator: str, change: Transform | None = None) -> float | None:
+    """Return what one run of the segment *operator* takes after *change*."""
     calibration = calibration_of(graph)
     return None if calibration is None else calibration.segment_ns(operator, change)
 
 
-def segment_ratio(graph: Graph, operator: str, change: str) -> float | None:
+def any_segment_ns(graph: Graph, operator: str) -> float | None:
+    """Return what one run of the segment *operator* takes, whatever change it was timed for."""
+    calibration = calibration_of(graph)
+    return None if calibration is None else calibration.any_segment_ns(operator)
+
+
+def segment_ratio(graph: Graph, operator: str, change: Transform) -> float | None:
     """Return how much longer a whole segment, such as "optimizer", takes after *change*."""
-    old, new = segment_ns(graph, operator, ""), segment_ns(graph, operator, change)
+    old, new = segment_ns(graph, operator), segment_ns(graph, operator, change)
     return None if not old or new is None else new / old
 
 
-def measured_update(graph: Graph, where: Mask, change: str) -> Graph | None:
+def measured_update(graph: Graph, where: Mask, change: Transform) -> Graph | None:
     """Return *graph* with the update's host tasks *where* replaced by one, as *change* measured.
 
     What the recording shows of the update, time between its tasks included, is multiplied by the
@@ -53,12 +61,11 @@ def measured_update(graph: Graph, where: Mask, change: str) -> Graph | None:
         graph,
         first,
         place="before",
-        name=f"Optimizer.step of {change} (predicted)",
+        name=f"Optimizer.step of {text_of(change)} (predicted)",
         kind="host",
         work_ns=np.rint(spent[step[first]] * ratio).astype(np.int64),
         cost="measured",
     )
     changed = remove(changed, np.append(where, np.zeros(len(first), bool)), gaps="drop")
-    name = change.partition("(")[0]
-    text = f"{name}: a whole update takes {ratio:.3g} times as long (measured)"
+    text = f"{name_of(change)}: a whole update takes {ratio:.3g} times as long (measured)"
     return add_note(told(changed), text)

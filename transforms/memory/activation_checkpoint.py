@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,8 +96,7 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     anchor[key[firsts]] = firsts
     rows = _in_order(graph, np.flatnonzero(forward & (anchor[key] >= 0)))
     rows = rows[np.argsort(anchor[key[rows]], kind="stable")]
-    text = f"activation_checkpoint({'' if modules is None else f'modules={modules!r}'})"
-    measured = segment_ns(graph, "checkpoint", text)
+    measured = segment_ns(graph, "checkpoint", partial(activation_checkpoint, modules=modules))
     once = (SEGMENT_NS, "prior") if measured is None else (round(measured), "measured")
     changed, again = _host_again(graph, rows, anchor[key[rows]], once)
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])

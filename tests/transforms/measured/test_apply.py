@@ -19,6 +19,7 @@ from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.batching.batch_size import batch_size
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.compute.amp.amp import amp
+from foretrace.transforms.compute.channels_last import channels_last
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
 from foretrace.transforms.measured.apply import apply_measured
 from foretrace.transforms.measured.calibration import attach
@@ -96,7 +97,7 @@ def test_the_same_types_take_the_ratio() -> None:
     """Half and double the benchmark: everything inside the operator changes alike."""
     graph = with_after(("aten::addmm", FP32, 500.0, 0), ("aten::relu", FP32, 800.0, 1))
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 500, 100, 800, 900]
@@ -110,7 +111,7 @@ def test_another_type_takes_its_time_alone() -> None:
     """Recorded 1,200, alone 1,000: a new kernel of 9,000 costs 9,000, not 10,800."""
     graph = with_after(("aten::addmm", BF16, 9_000.0, 0), ("aten::relu", FP32, 400.0, 1))
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 7_500, 1_500, 400, 900]
@@ -125,7 +126,7 @@ def test_new_operators_follow_what_they_follow_in_the_list() -> None:
         ("aten::relu", FP32, 400.0, 1),
     )
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     new = changed.tasks.iloc[5:]
@@ -140,7 +141,7 @@ def test_operators_that_nothing_replaces_are_gone() -> None:
     """Relu is fused away: its task goes, and with it the time before it stays no longer."""
     graph = with_after(("aten::addmm", FP32, 1_000.0, 0))
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["name"].tolist() == [*OPERATORS["name"][:3], OPERATORS["name"][4]]
@@ -153,7 +154,7 @@ def test_one_operator_may_become_two() -> None:
         ("aten::mm", FP32, 300.0, 0), ("aten::add", FP32, 200.0, 0), ("aten::relu", FP32, 400.0, 1)
     )
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 500, 100, 400, 900]
@@ -163,7 +164,7 @@ def test_what_was_not_timed_keeps_its_rule() -> None:
     """An entry without a time takes the factor of the rule, labelled as such."""
     graph = with_after(("aten::addmm", FP32, 2_000.0, 0), ("aten::relu", FP32, np.nan, 1))
 
-    changed = apply_measured(graph, CHANGE, rest=np.array([1, 9, 9, 3, 9.0]))
+    changed = apply_measured(graph, channels_last, rest=np.array([1, 9, 9, 3, 9.0]))
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 2_000, 400, 1_200, 900]
@@ -181,8 +182,8 @@ def test_what_was_not_timed_keeps_its_rule() -> None:
 )
 def test_a_calibration_that_does_not_tell_changes_nothing(told: Calibration) -> None:
     """Another change, an empty list, another job, and too little that could be timed."""
-    assert apply_measured(attach(job(), told), CHANGE) is None
-    assert apply_measured(job(), CHANGE) is None
+    assert apply_measured(attach(job(), told), channels_last) is None
+    assert apply_measured(job(), channels_last) is None
 
 
 def test_on_a_device_kernels_take_the_ratio_of_kernels() -> None:
@@ -200,7 +201,7 @@ def test_on_a_device_kernels_take_the_ratio_of_kernels() -> None:
     )
     told.entries["device_ns"] = [500.0, 250.0, 80.0]
 
-    changed = apply_measured(attach(graph, told), CHANGE)
+    changed = apply_measured(attach(graph, told), channels_last)
 
     assert changed is not None
     tasks = check(changed).tasks
@@ -272,7 +273,7 @@ def test_equal_timings_change_nothing(times: list[tuple[float, float]]) -> None:
     after = [(name, FP32, ns, i) for i, (name, _, ns) in enumerate(before)]
     graph = attach(job(), calibration(before, {CHANGE: after}))
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == graph.tasks["work_ns"].tolist()
@@ -312,7 +313,7 @@ def test_a_calibration_for_other_shapes_is_not_taken() -> None:
                     {CHANGE: [("aten::addmm", arguments, 500.0, 0), (*BEFORE[1], 1)]},
                 ),
             ),
-            CHANGE,
+            channels_last,
         )
         is not None
         for arguments in (of_four, of_sixteen)
@@ -331,7 +332,7 @@ def test_what_stays_as_it_is_needs_no_time() -> None:
         ),
     )
 
-    changed = apply_measured(graph, CHANGE)
+    changed = apply_measured(graph, channels_last)
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 500, 100, 400, 900]

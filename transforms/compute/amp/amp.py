@@ -61,7 +61,7 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     choice("attention", attention, ATTENTION)
     if AUTOCAST in graph.extra:
         raise TransformError("nothing to change: amp was applied to this job already")
-    changed = apply_measured(graph, f"amp(dtype={dtype!r}, attention={attention!r})")
+    changed = apply_measured(graph, partial(amp, dtype=dtype, attention=attention))
     if changed is None:
         rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
         changed = rule(graph, dtype=dtype)
