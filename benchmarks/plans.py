@@ -19,7 +19,7 @@ from foretrace.replaying.replay import replay
 from foretrace.tracer.trace import Device, TraceMeta
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
-from foretrace.transforms.distributed.tensor_parallel import tensor_parallel
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import tensor_parallel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

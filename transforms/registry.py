@@ -28,13 +28,13 @@ from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.dgc import dgc
 from foretrace.transforms.distributed.fsdp import fsdp
 from foretrace.transforms.distributed.network import network
-from foretrace.transforms.distributed.p3 import p3
+from foretrace.transforms.distributed.p3.p3 import p3
 from foretrace.transforms.distributed.parameter_server import parameter_server
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.distributed.placement import placement
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.distributed.straggler import remove_stragglers, straggler
-from foretrace.transforms.distributed.tensor_parallel import tensor_parallel
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import tensor_parallel
 from foretrace.transforms.host.cpu_cores import cpu_cores
 from foretrace.transforms.host.dataloader import dataloader
 from foretrace.transforms.host.faster_host import faster_host

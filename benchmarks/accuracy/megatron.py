@@ -14,12 +14,14 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TraceError
-from foretrace.transforms.cluster.presets import Cluster, load_cluster
+from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.concurrent import cost_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from foretrace.transforms.cluster.model import Cluster
 
 MULTI, SINGLE = "ground_truth_multi.csv", "ground_truth_single.csv"
 LEFT_OUT = {

@@ -11,14 +11,15 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from benchmarks.accuracy.shaped_scenarios import CLUSTERS, devices_of
+from foretrace.transforms.cluster.cost_tables import KINDS
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.collectives.cost import KINDS, collective_cost
+from foretrace.transforms.collectives.cost import collective_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from foretrace.tracer.lab.network.cells import Cell
-    from foretrace.transforms.cluster.presets import Cluster
+    from foretrace.transforms.cluster.model import Cluster
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.errors import TraceError
-from foretrace.transforms.collectives.estimate import KINDS
 from foretrace.util.atomic_write import write_atomically
 from foretrace.util.schema import Column, table
 
@@ -24,6 +23,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+KINDS = (
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
+)  # fmt: skip
+"""Kinds of collectives, as torch spells them."""
 COLLECTIVE_COLUMNS = (
     Column("device", "category", "", "as devices.toml calls it; empty: not said, fits any"),
     Column("topology", "category", "", "class of what joins the ranks; empty: not said, fits any"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 
 from foretrace.errors import TransformError
+from foretrace.transforms.cluster.cost_tables import CollectiveTable, read_table
 from foretrace.transforms.cluster.model import (
     MEDIA,
     OUTSIDE,
@@ -30,7 +31,6 @@ from foretrace.transforms.cluster.model import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from foretrace.transforms.cluster.cost_tables import CollectiveTable
 
 FOLDER = "clusters"
 MOST_BYTES = 1 << 20
@@ -204,8 +204,6 @@ class _Reader:
 
     def measured(self, name: Any) -> CollectiveTable | None:
         """Return the table of collectives that the file names, relative to itself."""
-        from foretrace.transforms.cluster.cost_tables import read_table
-
         if name is None:
             return None
         if not isinstance(name, str):

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.model import OUTSIDE
-from foretrace.transforms.cluster.presets import Cluster, ethernet, load_cluster
+from foretrace.transforms.cluster.model import OUTSIDE, Cluster
+from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.edit.parameters import whole
 
 if TYPE_CHECKING:

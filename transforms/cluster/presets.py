@@ -12,10 +12,8 @@ from itertools import pairwise
 import networkx as nx
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.file import presets, read_cluster
+from foretrace.transforms.cluster.file import read_cluster
 from foretrace.transforms.cluster.model import OUTSIDE, Cluster, Level, Link, Start, positive
-
-__all__ = ["OUTSIDE", "Cluster", "Link", "check", "ethernet", "load_cluster", "presets"]
 
 PAYLOAD, FRAME = 1448, 1514
 """Bytes of TCP data in a full Ethernet frame (1500 of IP, less 20 + 32 of headers), and the bytes

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.transforms.cluster.cost_tables import CollectiveTable
-    from foretrace.transforms.cluster.presets import Cluster
+    from foretrace.transforms.cluster.model import Cluster
 
 
 def cost_at_once(

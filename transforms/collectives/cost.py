@@ -13,9 +13,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
+from foretrace.transforms.cluster.cost_tables import KINDS
 from foretrace.transforms.cluster.link_load import ring_traffic
 from foretrace.transforms.cluster.topology import topology_of
-from foretrace.transforms.collectives.estimate import ALGORITHMS, KINDS, PROTOCOLS, Estimate
+from foretrace.transforms.collectives.estimate import ALGORITHMS, PROTOCOLS, Estimate
 from foretrace.transforms.collectives.gloo import gloo_estimate
 from foretrace.transforms.collectives.interpolation import Case, look_up
 from foretrace.transforms.collectives.nccl import nccl_estimate
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from foretrace.transforms.cluster.cost_tables import CollectiveTable
     from foretrace.transforms.cluster.model import Cluster
-
-__all__ = ["KINDS", "Cost", "collective_cost"]
 
 LONGEST_NS = 86_400 * 1e9
 """No collective is meant to take longer than a day; a mistaken rate does."""

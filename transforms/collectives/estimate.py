@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from foretrace.transforms.cluster.link_load import Traffic
     from foretrace.transforms.cluster.model import Cluster
 
-KINDS = (
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
-)  # fmt: skip
 ALGORITHMS = ("auto", "ring", "tree", "hierarchical")
 PROTOCOLS = ("auto", "ll", "ll128", "simple")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.tracer.lab.network.cells import collective_rows
-from foretrace.transforms.cluster.cost_tables import Entry, table_of
+from foretrace.transforms.cluster.cost_tables import KINDS, Entry, table_of
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.cluster.topology import topology_of
-from foretrace.transforms.collectives.estimate import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

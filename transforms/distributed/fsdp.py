@@ -12,8 +12,8 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shortened
-from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
 from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
@@ -23,6 +23,7 @@ from foretrace.transforms.distributed.common.transfers import (
     put,
     wait,
 )
+from foretrace.transforms.distributed.common.workers import of_workers, place_alone
 from foretrace.transforms.distributed.common.wrapping_units import REST, Unit, units
 from foretrace.transforms.edit.columns import Rows, is_in
 from foretrace.transforms.edit.parameters import whole
@@ -180,7 +181,7 @@ def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: i
         name=f"{PREFIX}copy in",
     )
     graph, lane = _lane(graph)
-    graph = overlapping(graph, [lane], placed.cluster)
+    graph = slow_overlaps(graph, [lane], placed.cluster)
     costs = [
         collective_cost(placed.cluster, placed.devices, move.kind, move.bytes) for move in moves
     ]

@@ -10,10 +10,10 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.graph.network import network_of, with_network
 from foretrace.transforms.cluster.placement import KEY, Placed, gigabits, outside_gb_per_s
-from foretrace.transforms.collectives.cost import collective_cost
-from foretrace.transforms.distributed.common.collective_tasks import kinds_of, with_workers
+from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.overlap import host_shares
+from foretrace.transforms.distributed.common.recast_collectives import recost
 from foretrace.transforms.distributed.common.transfers import communicates
-from foretrace.transforms.distributed.ddp.gloo import host_shares
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
@@ -75,40 +75,12 @@ def network(
 
 def _moved(graph: Graph, before: Placed, after: Placed) -> Graph:
     """Return the job on another network: other collectives, which slow computing otherwise."""
-    changed = with_workers(recosted(graph, before, after), after)
+    changed = with_workers(recost(graph, before, after), after)
     shares = network_of(graph)
     if shares is None or has_device(graph):
         return changed
     compute, transfer = host_shares(after.cluster)
     return with_network(changed, replace(shares, compute_share=compute, transfer_share=transfer))
-
-
-def recosted(graph: Graph, before: Placed, after: Placed) -> Graph:
-    """Return *graph* whose collectives cost what they do among *after* instead of *before*.
-
-    Raises
-    ------
-    TransformError
-        There are transfers, but none of a kind whose cost is known by its size.
-    """
-    ratios: dict[tuple[str, float], float] = {}
-    factor = np.ones(len(graph.tasks))
-    sizes = graph.tasks["bytes"].to_numpy()
-    known = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
-    if not known:
-        raise TransformError(
-            "nothing to change: no collective of known size in this graph; give the network, or "
-            "the devices, to the what-if that adds its transfers"
-        )
-    for row, kind in known:
-        key = (kind, float(sizes[row]))
-        if key not in ratios:
-            old, new = (
-                collective_cost(placed.cluster, placed.devices, *key) for placed in (before, after)
-            )
-            ratios[key] = new.ns / max(old.ns, 1)
-        factor[row] = ratios[key]
-    return scale(graph, factor != 1.0, factor, cost="roofline")
 
 
 def _recorded(

@@ -11,7 +11,6 @@ from foretrace.transforms.cluster.placement import Placed
 from foretrace.transforms.collectives.parameter_server_closed_form import fair_share_times
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
 from foretrace.transforms.costs.optimizer_traffic import host_update
-from foretrace.transforms.distributed.common.common import of_workers, place_alone
 from foretrace.transforms.distributed.common.gradients import Gradient, gradients, total_bytes
 from foretrace.transforms.distributed.common.server_cost import Servers, update_ns
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
@@ -23,6 +22,7 @@ from foretrace.transforms.distributed.common.transfers import (
     put,
     wait,
 )
+from foretrace.transforms.distributed.common.workers import of_workers, place_alone
 from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.parameters import choice, positive, whole
 from foretrace.transforms.edit.primitives import CHAINS, edge_rows

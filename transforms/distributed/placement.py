@@ -8,13 +8,13 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placed, place_workers
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import with_workers, workers_of
-from foretrace.transforms.distributed.network import recosted
+from foretrace.transforms.distributed.common.recast_collectives import recost
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.presets import Cluster
+    from foretrace.transforms.cluster.model import Cluster
 
 POLICIES = ("packed", "spread", "rail")
 SHOWN = 16
@@ -67,7 +67,7 @@ def placement(graph: Graph, *, to: str | list[int] = "packed", cluster: str | No
         return graph
     shown = ", ".join(map(str, devices[:SHOWN])) + (", ..." if workers > SHOWN else "")
     return add_note(
-        with_workers(recosted(graph, before, after), after),
+        with_workers(recost(graph, before, after), after),
         f"placement: {workers} workers on devices {shown} of {where.name}",
     )
 

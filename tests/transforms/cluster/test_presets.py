@@ -8,8 +8,8 @@ import networkx as nx
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.file import parse_cluster
-from foretrace.transforms.cluster.presets import ethernet, load_cluster, presets
+from foretrace.transforms.cluster.file import parse_cluster, presets
+from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.costs.devices import find_device
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import COSTS
-from foretrace.transforms.cluster.cost_tables import Entry, table_of
+from foretrace.transforms.cluster.cost_tables import KINDS, Entry, table_of
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
-from foretrace.transforms.collectives.cost import KINDS, collective_cost
+from foretrace.transforms.collectives.cost import collective_cost
 
 MESH, SWITCH = load_cluster("dgx-1v"), load_cluster("dgx-a100", 4)
 MIB = 1 << 20

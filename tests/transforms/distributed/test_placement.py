@@ -11,8 +11,8 @@ from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import KEY, Placed
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.recast_collectives import recost
 from foretrace.transforms.distributed.fsdp import fsdp
-from foretrace.transforms.distributed.network import recosted
 from foretrace.transforms.distributed.placement import _placed, placement
 from tests.support.jobs.collectives import RACKS, in_racks
 from tests.support.jobs.sharded import host_job
@@ -79,7 +79,7 @@ def test_the_same_place_changes_nothing() -> None:
 def test_gathers_and_scatters_move_as_well() -> None:
     """All collectives of fsdp get their cost in the new place."""
     graph = fsdp(host_job(), workers=4, network="1Gbps")
-    racks = with_workers(recosted(graph, graph.extra[KEY], RACKS), RACKS)
+    racks = with_workers(recost(graph, graph.extra[KEY], RACKS), RACKS)
 
     assert replay(placement(racks, to="spread")).step_ns > 1.5 * replay(racks).step_ns
 

@@ -12,9 +12,11 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.network import network_of, with_network
+from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import insert_moves
+from foretrace.transforms.distributed.common.collective_tasks import kinds_of
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled
-from foretrace.transforms.edit.primitives import CHAINS, insert
+from foretrace.transforms.edit.primitives import CHAINS, insert, scale
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.placement import Placed
 
     Floats = npt.NDArray[np.float64]
 
@@ -38,6 +41,34 @@ def recast(graph: Graph, rows: Rows, *, name: str, work_ns: Rows, size: Floats, 
         "cost": labelled(graph.tasks["cost"], where, cost),
     }
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, bytes=moved, **columns))
+
+
+def recost(graph: Graph, before: Placed, after: Placed) -> Graph:
+    """Return *graph* whose collectives cost what they do among *after* instead of *before*.
+
+    Raises
+    ------
+    TransformError
+        There are transfers, but none of a kind whose cost is known by its size.
+    """
+    ratios: dict[tuple[str, float], float] = {}
+    factor = np.ones(len(graph.tasks))
+    sizes = graph.tasks["bytes"].to_numpy()
+    known = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
+    if not known:
+        raise TransformError(
+            "nothing to change: no collective of known size in this graph; give the network, or "
+            "the devices, to the what-if that adds its transfers"
+        )
+    for row, kind in known:
+        key = (kind, float(sizes[row]))
+        if key not in ratios:
+            old, new = (
+                collective_cost(placed.cluster, placed.devices, *key) for placed in (before, after)
+            )
+            ratios[key] = new.ns / max(old.ns, 1)
+        factor[row] = ratios[key]
+    return scale(graph, factor != 1.0, factor, cost="roofline")
 
 
 def taken_over(graph: Graph, old: Rows, first: Rows, last: Rows) -> Graph:

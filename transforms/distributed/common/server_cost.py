@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.link_load import flow_traffic
-from foretrace.transforms.cluster.presets import OUTSIDE
+from foretrace.transforms.cluster.model import OUTSIDE
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import HOST_GBPS
 from foretrace.transforms.costs.rules import machine_rate

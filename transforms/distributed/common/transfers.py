@@ -46,6 +46,11 @@ def add_lane(graph: Graph, *, kind: str = "link", device: int = -1) -> tuple[Gra
     return replace(graph, lanes=lanes), len(graph.lanes)
 
 
+def device_of(graph: Graph, row: int) -> int:
+    """Return the number of the device that a task runs on."""
+    return int(graph.lanes["device"].iloc[graph.tasks["lane"].iloc[row]])
+
+
 def send(
     graph: Graph,
     lane: int,

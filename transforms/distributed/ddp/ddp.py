@@ -12,10 +12,10 @@ from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.distributed.common.buckets import Caps, caps
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
-from foretrace.transforms.distributed.common.common import check_transport
 from foretrace.transforms.distributed.common.gradients import MB, Gradient, gradients, total_bytes
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import communicates
+from foretrace.transforms.distributed.common.workers import check_transport
 from foretrace.transforms.distributed.ddp.gloo import exchange_on_host
 from foretrace.transforms.distributed.ddp.nccl import exchange_on_device
 from foretrace.transforms.distributed.ddp.plan import Plan, buffers_of, exchanges_of

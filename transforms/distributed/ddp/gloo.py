@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.network import Network, with_network
-from foretrace.transforms.cluster.model import OUTSIDE
-from foretrace.transforms.cluster.placement import outside_gb_per_s
 from foretrace.transforms.costs.rules import machine_rate
+from foretrace.transforms.distributed.common.link_credit import credit_ns, spend_credit
+from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.transfers import add_lane, send, wait
 from foretrace.transforms.distributed.ddp.tasks import (
     BROADCAST,
@@ -95,12 +94,7 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
         cost="prior",
     )
     graph = wait(graph, transfers, copies, return_ns=wake_ns(plan.placed.cluster))
-    member = (link, int(graph.lanes["rank"].iloc[link]))
-    compute, transfer = host_shares(plan.placed.cluster)
-    network = Network(
-        members=(member,), compute_share=compute, transfer_share=transfer, slowed=("host",)
-    )
-    return with_network(graph, network)
+    return slow_overlaps(graph, [link], plan.placed.cluster)
 
 
 def _with_buffers(graph: Graph, plan: Plan) -> Graph:
@@ -139,45 +133,10 @@ def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
     steps = np.array(plan.per_exchange("step"))
     for step in np.unique(steps).tolist():
         mine = steps == step
-        work[mine] = after_credit(work[mine], start[mine], lent_ns)
+        work[mine] = spend_credit(work[mine], start[mine], lent_ns)
     return np.rint(work).astype(np.int64)
-
-
-def after_credit(
-    work_ns: npt.NDArray[np.float64], ready_ns: npt.NDArray[np.float64], credit_ns: float
-) -> npt.NDArray[np.float64]:
-    """Return what is left of transfers on a link that lends *credit_ns* of its time after a pause.
-
-    A token bucket: while idle, the link saves up to its burst; so many bytes then pass at once.
-    Transfers run one after another from *ready_ns* on; before the first the link has been idle.
-
-    Examples
-    --------
-    >>> after_credit(np.array([9.0, 9.0, 9.0]), np.array([0.0, 1.0, 30.0]), 4.0).tolist()
-    [5.0, 9.0, 5.0]
-    """
-    left = np.empty(len(work_ns))
-    virtual = free = -np.inf
-    for i, (work, ready) in enumerate(zip(work_ns, ready_ns, strict=True)):
-        virtual = max(virtual, ready - credit_ns) + work
-        begin = max(free, ready)
-        free = max(begin, virtual)
-        left[i] = free - begin
-    return left
-
-
-def host_shares(cluster: Cluster) -> tuple[float, float]:
-    """Return the speeds that computing, and that transfers keep on a core that does both."""
-    return cluster.host.shares(8 * outside_gb_per_s(cluster))
 
 
 def wake_ns(cluster: Cluster) -> int:
     """Return the time from the end of a collective to the return of a thread that waits for it."""
     return round(1000 * cluster.host.wake_us)
-
-
-def credit_ns(cluster: Cluster) -> float:
-    """Return the time that a machine's links lend after a pause, that of the bytes let pass."""
-    edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()
-    burst = float(sum(data["link"].burst_bytes * data["count"] for *_, data in edges))
-    return burst / outside_gb_per_s(cluster) if burst else 0.0

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import Network, with_network
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.rules import STREAMING, floor_ns, streamed_ns
-from foretrace.transforms.distributed.common.transfers import add_lane, send, wait
+from foretrace.transforms.distributed.common.overlap import slow_overlaps
+from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
 from foretrace.transforms.distributed.ddp.tasks import (
     BROADCAST,
     COMPRESS,
@@ -26,7 +26,6 @@ from foretrace.transforms.distributed.ddp.tasks import (
     PREFIX,
     TRANSFER,
     backward_ends,
-    device_of,
     first_forward,
     last_inserted,
     late_edges,
@@ -48,11 +47,6 @@ ISSUE_NS = 60_000
 """Host time to issue an all-reduce: c10d's operator, events and the launch (prior)."""
 MEMORY_GBPS = 900.0
 """Bandwidth of a device that is not in the table (a V100's; prior)."""
-OVERLAP_SHARE = 0.58
-"""Speed of kernels under NCCL on a device that is not in the table: that of an A100."""
-TRANSFER_SHARE = 0.9
-"""Speed of NCCL under kernels: the shortest all-reduces under backward took 1.04 to 1.24 times what
-the lone ones of the tables take (the two traces of pair P11)."""
 CAST_BYTES, HALVED_BYTES = 6, 4
 """Bytes per element of a cast between 32 and 16 bits, and of scaling in 16 bits."""
 WIDTH = 4
@@ -99,7 +93,7 @@ def exchange_on_device(graph: Graph, plan: Plan) -> Graph:
     graph = wait(graph, transfers, first_out)
     bare = first_out < 0
     graph = wait_behind(graph, transfers[bare], ends[bare])
-    return with_network(graph, overlap(graph, stream))
+    return slow_overlaps(graph, [stream], plan.placed.cluster)
 
 
 def _kernels(
@@ -163,18 +157,3 @@ def _with_buffers(graph: Graph, plan: Plan) -> Graph:
         cost="prior",
     )
     return graph
-
-
-def overlap(graph: Graph, stream: int) -> Network:
-    """Return what kernels and NCCL on *stream*, on the same multiprocessors, do to each other."""
-    return Network(
-        members=((stream, int(graph.lanes["rank"].iloc[stream])),),
-        compute_share=overlap_share(graph),
-        transfer_share=TRANSFER_SHARE,
-    )
-
-
-def overlap_share(graph: Graph) -> float:
-    """Return the speed that kernels keep under NCCL on the device of *graph*."""
-    device = hardware(graph)
-    return OVERLAP_SHARE if device is None else device.figures.get("overlap_share", OVERLAP_SHARE)

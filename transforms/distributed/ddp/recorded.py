@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import with_network
 from foretrace.transforms.cluster.placement import KEY
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.common.bucket_copies import (
@@ -23,13 +22,12 @@ from foretrace.transforms.distributed.common.bucket_copies import (
 )
 from foretrace.transforms.distributed.common.buckets import Caps, grouped
 from foretrace.transforms.distributed.common.gradient_ready import per_step
-from foretrace.transforms.distributed.common.transfers import add_lane, send, wait
-from foretrace.transforms.distributed.ddp.nccl import overlap, overlap_share
+from foretrace.transforms.distributed.common.overlap import overlap_share, slow_overlaps
+from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
 from foretrace.transforms.distributed.ddp.tasks import (
     PREFIX,
     TRANSFER,
     backward_ends,
-    device_of,
     late_edges,
     wait_behind,
 )
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.model import Cluster
     from foretrace.transforms.cluster.placement import Placed
     from foretrace.transforms.distributed.common.gradients import Gradient
 
@@ -132,7 +131,7 @@ def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> 
     graph = late_edges(graph, after.ready, transfers, change.late_ns)
     graph = _awaited(graph, transfers, after)
     if change.placed is not None:
-        graph = _under_transfers(graph, recorded, stream)
+        graph = _under_transfers(graph, recorded, stream, change.placed.cluster)
     gone = np.zeros(len(graph.tasks), bool)
     gone[:count] = recorded | (copies & (not change.copies_back))
     if not change.broadcasts:
@@ -229,7 +228,7 @@ def _awaited(graph: Graph, transfers: Rows, after: _Reduced) -> Graph:
     return wait_behind(graph, transfers[bare], ends[bare])
 
 
-def _under_transfers(graph: Graph, recorded: Mask, stream: int) -> Graph:
+def _under_transfers(graph: Graph, recorded: Mask, stream: int, cluster: Cluster) -> Graph:
     """Let kernels be slowed by the transfers of *stream* instead of the *recorded* ones."""
     share = overlap_share(graph)
     start = graph.tasks["start_ns"].to_numpy()[: len(recorded)]
@@ -242,7 +241,7 @@ def _under_transfers(graph: Graph, recorded: Mask, stream: int) -> Graph:
     factor = np.ones(len(graph.tasks))
     factor[kernels] = 1 - (1 - share) * np.clip(under / (end - start)[kernels], 0.0, 1.0)
     alone = scale(graph, factor < 1.0, factor, cost="table")
-    return with_network(alone, overlap(alone, stream))
+    return slow_overlaps(alone, [stream], cluster)
 
 
 def _broadcasts(graph: Graph) -> Mask:

@@ -88,11 +88,6 @@ def backward_ends(graph: Graph, where: Mask, rows: Rows) -> Rows:
     return np.array([last[key] for key in zip(lane[rows], step[rows], strict=True)], np.int64)
 
 
-def device_of(graph: Graph, row: int) -> int:
-    """Return the number of the device that a task runs on."""
-    return int(graph.lanes["device"].iloc[graph.tasks["lane"].iloc[row]])
-
-
 def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:
     """Return the last of the tasks that stand directly behind each of *rows* and are new.
 

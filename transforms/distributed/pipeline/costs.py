@@ -14,11 +14,12 @@ from foretrace.errors import TransformError
 from foretrace.transforms.batching.batch_size import batch_size
 from foretrace.transforms.collectives.concurrent import cost_at_once
 from foretrace.transforms.collectives.cost import Cost
-from foretrace.transforms.distributed.ddp.gloo import credit_ns, host_shares
+from foretrace.transforms.distributed.common.link_credit import credit_ns
+from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.pipeline.partition import FIRST
 from foretrace.transforms.distributed.pipeline.transfers import Sending, reduce_gradients
-from foretrace.transforms.distributed.tensor_parallel import NAME as SUM
-from foretrace.transforms.distributed.tensor_parallel import sum_costs
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import NAME as SUM
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import sum_costs
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import scale

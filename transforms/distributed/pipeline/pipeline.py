@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import KEY, place_workers
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
-from foretrace.transforms.distributed.common.common import check_transport
 from foretrace.transforms.distributed.common.transfers import communicates
+from foretrace.transforms.distributed.common.workers import check_transport
 from foretrace.transforms.distributed.pipeline.assembly import assemble
 from foretrace.transforms.distributed.pipeline.costs import (
     Shape,
@@ -23,7 +23,7 @@ from foretrace.transforms.distributed.pipeline.partition import Cut, cut_model
 from foretrace.transforms.distributed.pipeline.schedules import SCHEDULES, turns
 from foretrace.transforms.distributed.pipeline.stage_sizes import boundary_bytes, parameter_shares
 from foretrace.transforms.distributed.pipeline.transfers import connect
-from foretrace.transforms.distributed.tensor_parallel import DEGREE, degree_of
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import DEGREE, degree_of
 from foretrace.transforms.edit.parameters import choice, whole
 from foretrace.transforms.edit.provenance import add_note, more_samples
 from foretrace.transforms.edit.select import has_device

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from foretrace.graph.network import Network, with_network
+from foretrace.transforms.distributed.common.link_credit import spend_credit
 from foretrace.transforms.distributed.common.unfold_ranks import in_turn
-from foretrace.transforms.distributed.ddp.gloo import after_credit
 from foretrace.transforms.distributed.pipeline.partition import FIRST, TAIL
 from foretrace.transforms.edit.columns import Rows, append
 from foretrace.transforms.edit.primitives import edge_rows, insert
@@ -141,7 +141,7 @@ def _work_ns(graph: Graph, found: Sequence[_Transfer], sending: Sending) -> Rows
         sent_at = graph.tasks["start_ns"].to_numpy()[_last_hosts(found)]
         for rank in np.unique(sender):
             mine = sender == rank
-            work[mine] = after_credit(work[mine], sent_at[mine], sending.credit_ns)
+            work[mine] = spend_credit(work[mine], sent_at[mine], sending.credit_ns)
     return np.rint(work).astype(np.int64)
 
 

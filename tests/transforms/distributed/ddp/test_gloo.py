@@ -17,13 +17,12 @@ from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.distributed.common.buckets import caps
 from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.ddp.gloo import (
     COPY_NS_PER_BYTE,
     ISSUE_NS,
-    after_credit,
     exchange_on_host,
-    host_shares,
     wake_ns,
 )
 from foretrace.transforms.distributed.ddp.plan import Plan, exchanges_of
@@ -184,20 +183,6 @@ def test_accumulation_exchanges_once_in_either_order(k: int) -> None:
         assert replay(graph).step_ns == pytest.approx(plain + batches, rel=2e-3)
 
 
-def test_a_link_lends_its_burst_after_each_pause() -> None:
-    """Ready at 0, 1 and 30 with 9 of work and 4 of credit: the second follows at once."""
-    left = after_credit(np.array([9.0, 9.0, 9.0]), np.array([0.0, 1.0, 30.0]), 4.0)
-
-    assert left.tolist() == [5.0, 9.0, 5.0]
-
-
-def test_a_short_pause_lends_what_was_saved_in_it() -> None:
-    """Two between the transfers give two, not four; a small transfer passes at once."""
-    left = after_credit(np.array([9.0, 9.0, 1.0]), np.array([0.0, 7.0, 40.0]), 4.0)
-
-    assert left.tolist() == [5.0, 7.0, 0.0]
-
-
 def test_a_shaped_link_shortens_the_first_transfer() -> None:
     """128 KB at 1 Gbit/s: 1.05 ms less, once per step."""
     job = cpu_job(shapes=["[[1000,250]]"])
@@ -208,14 +193,6 @@ def test_a_shaped_link_shortens_the_first_transfer() -> None:
         return replay(exchange_on_host(job, plan)).step_ns
 
     assert step_ns(0) - step_ns(131_072) == pytest.approx(131_072 * 8, rel=1e-3)
-
-
-def test_computing_keeps_less_the_faster_the_link() -> None:
-    """As measured behind fixed quanta of computing; beyond the fastest link as there."""
-    shares = [host_shares(ethernet(2, rate))[0] for rate in (0.3, 1.0, 100.0)]
-
-    assert shares == pytest.approx([0.907, 0.833, 0.627])
-    assert host_shares(ethernet(2, 100.0))[1] == pytest.approx(0.472)
 
 
 def test_hosts_of_which_nothing_is_known_neither_slow_down_nor_sleep_long() -> None:

@@ -15,8 +15,12 @@ from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.distributed.common.overlap import (
+    OVERLAP_SHARE,
+    TRANSFER_SHARE,
+    overlap_share,
+)
 from foretrace.transforms.distributed.ddp.ddp import ddp
-from foretrace.transforms.distributed.ddp.nccl import OVERLAP_SHARE, TRANSFER_SHARE, overlap_share
 from tests.support.jobs.gradients import MS, gpu_job
 
 if TYPE_CHECKING:

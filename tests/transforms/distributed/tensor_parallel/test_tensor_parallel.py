@@ -15,8 +15,8 @@ from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
-from foretrace.transforms.distributed.shardable_layers import share_layers
-from foretrace.transforms.distributed.tensor_parallel import NAME, tensor_parallel
+from foretrace.transforms.distributed.tensor_parallel.shardable_layers import share_layers
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import NAME, tensor_parallel
 from tests.support.jobs.layers import cpu_layers
 from tests.support.jobs.modules import ATTENTION, MLP, forward_and_backward, linear
 from tests.support.jobs.simple import cpu_job, gpu_job

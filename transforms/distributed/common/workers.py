@@ -10,22 +10,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import Network, with_network
 from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.transfers import communicates
-from foretrace.transforms.distributed.ddp.gloo import host_shares
-from foretrace.transforms.distributed.ddp.nccl import TRANSFER_SHARE, overlap_share
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.provenance import more_samples
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.model import Cluster
     from foretrace.transforms.cluster.placement import Placed
-    from foretrace.transforms.cluster.presets import Cluster
 
 
 def place_alone(
@@ -76,17 +71,3 @@ def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Grap
     graph = more_samples(graph, workers)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)
-
-
-def overlapping(graph: Graph, lanes: Sequence[int], cluster: Cluster) -> Graph:
-    """Let transfers on *lanes* and what the worker computes meanwhile slow each other."""
-    device = has_device(graph)
-    compute, transfer = (overlap_share(graph), TRANSFER_SHARE) if device else host_shares(cluster)
-    rank = int(graph.lanes["rank"].iloc[0])
-    network = Network(
-        members=tuple((lane, rank) for lane in lanes),
-        compute_share=compute,
-        transfer_share=transfer,
-        slowed=("kernel",) if device else ("host",),
-    )
-    return with_network(graph, network)

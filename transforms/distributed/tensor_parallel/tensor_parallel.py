@@ -13,18 +13,18 @@ from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.collectives.concurrent import cost_at_once
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
-from foretrace.transforms.distributed.common.common import check_transport
 from foretrace.transforms.distributed.common.gradient_ready import last_launched
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
     after,
     block,
     communicates,
+    device_of,
     send,
     wait,
 )
-from foretrace.transforms.distributed.ddp.tasks import device_of
-from foretrace.transforms.distributed.shardable_layers import share_layers
+from foretrace.transforms.distributed.common.workers import check_transport
+from foretrace.transforms.distributed.tensor_parallel.shardable_layers import share_layers
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from foretrace.graph.model import Graph
+    from foretrace.transforms.cluster.model import Cluster
     from foretrace.transforms.cluster.placement import Placed
-    from foretrace.transforms.cluster.presets import Cluster
     from foretrace.transforms.collectives.cost import Cost
-    from foretrace.transforms.distributed.shardable_layers import Sharing
+    from foretrace.transforms.distributed.tensor_parallel.shardable_layers import Sharing
 
 DEGREE = "tensor_parallel"
 """Name in `Graph.extra`: how many devices share each layer."""

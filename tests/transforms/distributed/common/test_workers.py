@@ -8,10 +8,8 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.graph.network import network_of
-from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import workers_of
-from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
+from foretrace.transforms.distributed.common.workers import of_workers, place_alone
 from tests.support.jobs.simple import cpu_job, gpu_job
 
 NOWHERE: dict[str, Any] = {"cluster": None, "network": None, "nodes": None}
@@ -45,17 +43,3 @@ def test_no_workers_are_refused() -> None:
     """None is too few."""
     with pytest.raises(TransformError, match="workers=0 is out of range"):
         place_alone(cpu_job(), "p3", 0, **{**NOWHERE, "network": "25Gbps"})
-
-
-def test_transfers_and_what_overlaps_slow_each_other() -> None:
-    """Kernels and NCCL by what is known of devices; computing and gloo by what a cluster says."""
-    on_host, on_device = (
-        network_of(overlapping(job, [1], load_cluster(name)))
-        for job, name in ((cpu_job(), "shaped-links"), (gpu_job(), "dgx-a100"))
-    )
-
-    assert on_host is not None
-    assert (on_host.members, on_host.slowed) == (((1, 0),), ("host",))
-    assert on_host.compute_share < 1
-    assert on_device is not None
-    assert (on_device.transfer_share, on_device.slowed) == (0.9, ("kernel",))

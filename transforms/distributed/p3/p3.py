@@ -10,14 +10,15 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placed
-from foretrace.transforms.distributed.common.common import of_workers, overlapping, place_alone
 from foretrace.transforms.distributed.common.gradients import gradients, total_bytes
+from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.server_cost import Servers, update_ns
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import add_lane, issue, put, wait
+from foretrace.transforms.distributed.common.workers import of_workers, place_alone
 from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, units
+from foretrace.transforms.distributed.p3.priority_lanes import PULL, PUSH, Exchange, served
 from foretrace.transforms.distributed.parameter_server import update_tasks
-from foretrace.transforms.distributed.priority_lanes import PULL, PUSH, Exchange, served
 from foretrace.transforms.edit.parameters import positive, whole
 from foretrace.transforms.edit.primitives import edge_rows
 from foretrace.transforms.edit.provenance import add_note
@@ -175,7 +176,7 @@ def _exchanging(
     ]
     graph, pushes, pulls = _on_lanes(graph, found, slices, exchanges, order, apart=job.apart)
     lanes = np.unique(graph.tasks["lane"].to_numpy()[np.append(pushes, pulls)])
-    graph = overlapping(graph, lanes.tolist(), job.placed.cluster)
+    graph = slow_overlaps(graph, lanes.tolist(), job.placed.cluster)
     between = np.rint([each.between_ns for each in exchanges]).astype(np.int64)
     graph = replace(graph, edges=edge_rows(graph.edges, pushes, pulls, "event", between))
     graph = _issued(graph, found, slices, pushes)

@@ -10,7 +10,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.distributed.p3 import p3
+from foretrace.transforms.distributed.p3.p3 import p3
 from foretrace.transforms.distributed.parameter_server import parameter_server
 from tests.support.jobs.sharded import device_job, host_job
 

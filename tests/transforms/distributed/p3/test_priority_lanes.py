@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.transforms.distributed.priority_lanes import PULL, PUSH, Exchange, served
+from foretrace.transforms.distributed.p3.priority_lanes import PULL, PUSH, Exchange, served
 
 TIMES = st.integers(0, 20).map(float)
 EXCHANGES = st.lists(
