@@ -1,13 +1,13 @@
-"""The definition of a valid graph."""
+"""The definition of a valid graph, and of a network that fits it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from foretrace.errors import GraphError
-from foretrace.graph.check_network import check_network
 from foretrace.graph.model import (
     COSTS,
     DEVICE_KINDS,
@@ -28,14 +28,22 @@ from foretrace.util.schema import require
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
     from numpy.typing import NDArray
 
+    from foretrace.graph.network import Network
 
-def check(graph: Graph, known: Graph | None = None) -> Graph:
+    Longs = NDArray[np.int64]
+
+LEAST_SHARE = 1e-6
+"""A speed below this would make nanoseconds overflow before a task ends."""
+SPELLED = 4
+"""How many ranks an error names at most."""
+
+
+def check(graph: Graph, valid: Graph | None = None) -> Graph:
     """Return *graph* if it holds every invariant.
 
-    What it shares with *known*, a valid graph of which it is an edit, needs no second look.
+    What it shares with *valid*, a checked graph of which it is an edit, needs no second look.
 
     Raises
     ------
@@ -50,26 +58,26 @@ def check(graph: Graph, known: Graph | None = None) -> Graph:
     require(graph.lanes, LANE_COLUMNS, GraphError, "lanes")
     require(graph.operators, OPERATOR_COLUMNS, GraphError, "operators")
     for table, column, values in _VALUES:
-        _known(getattr(graph, table), column, values)
-    as_many = known is not None and _as_many(graph, known)
+        _check_values(getattr(graph, table), column, values)
+    as_many = valid is not None and _as_many(graph, valid)
     for table, column, low, limit in _RANGES:
         high = None if limit is None else len(getattr(graph, limit))
-        old = getattr(known, table) if as_many else None
-        _within(getattr(graph, table), column, low, high, old)
+        old = getattr(valid, table) if as_many else None
+        _check_range(getattr(graph, table), column, low, high, old)
     if graph.steps < 1:
         raise GraphError(f"a graph has at least 1 step, not {graph.steps}")
-    same_edges = known is not None and as_many and _same_edges(graph, known)
+    same_edges = valid is not None and as_many and _same_edges(graph, valid)
     if not same_edges:
-        _edges(graph)
+        _check_edges(graph)
     network = network_of(graph)
     same_network = (
         same_edges
-        and known is not None
-        and graph.lanes is known.lanes
-        and network is network_of(known)
+        and valid is not None
+        and graph.lanes is valid.lanes
+        and network is network_of(valid)
     )
     if network is not None and not same_network:
-        check_network(graph, network)
+        _check_network(graph, network)
     return graph
 
 
@@ -94,22 +102,22 @@ _RANGES = (
 """Table, column, lowest value, and the table whose length limits it."""
 
 
-def _as_many(graph: Graph, known: Graph) -> bool:
+def _as_many(graph: Graph, valid: Graph) -> bool:
     return all(
-        len(getattr(graph, table)) == len(getattr(known, table))
+        len(getattr(graph, table)) == len(getattr(valid, table))
         for table in ("tasks", "lanes", "operators")
     )
 
 
-def _same_edges(graph: Graph, known: Graph) -> bool:
+def _same_edges(graph: Graph, valid: Graph) -> bool:
     """Tell whether the edges, and what is asked of the tasks at their ends, are the same."""
     of_edges = (column.name for column in EDGE_COLUMNS if column.name != "rule")
-    return all(shared(graph.edges[c], known.edges[c]) for c in of_edges) and all(
-        shared(graph.tasks[c], known.tasks[c]) for c in ("lane", "kind")
+    return all(_shares_memory(graph.edges[c], valid.edges[c]) for c in of_edges) and all(
+        _shares_memory(graph.tasks[c], valid.tasks[c]) for c in ("lane", "kind")
     )
 
 
-def shared(one: pd.Series, other: pd.Series) -> bool:
+def _shares_memory(one: pd.Series, other: pd.Series) -> bool:
     """Tell whether two columns are the same values in the same memory, as unedited ones are."""
     values: list[NDArray[np.generic]] = []
     for column in (one, other):
@@ -120,20 +128,20 @@ def shared(one: pd.Series, other: pd.Series) -> bool:
     return bool(values[0].__array_interface__ == values[1].__array_interface__)
 
 
-def _known(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
-    found = frame[column].array
-    if set(found.categories) <= set(values):
+def _check_values(frame: pd.DataFrame, column: str, values: Sequence[str]) -> None:
+    coded = frame[column].array
+    if set(coded.categories) <= set(values):
         return
-    used = np.flatnonzero(np.bincount(found.codes.astype(np.int64) + 1)[1:])
-    strange = [each for each in found.categories[used] if each not in values]
+    used = np.flatnonzero(np.bincount(coded.codes.astype(np.int64) + 1)[1:])
+    strange = [each for each in coded.categories[used] if each not in values]
     if strange:
         raise GraphError(f"{column} {strange[0]!r} is unknown, expected one of {', '.join(values)}")
 
 
-def _within(
-    frame: pd.DataFrame, column: str, low: int, high: int | None, known: pd.DataFrame | None
+def _check_range(
+    frame: pd.DataFrame, column: str, low: int, high: int | None, valid: pd.DataFrame | None
 ) -> None:
-    if known is not None and shared(frame[column], known[column]):
+    if valid is not None and _shares_memory(frame[column], valid[column]):
         return
     values = frame[column].to_numpy()
     wrong = values < low if high is None else (values < low) | (values >= high)
@@ -142,7 +150,7 @@ def _within(
         raise GraphError(f"row {row}: {column} is {values[row]}, out of range")
 
 
-def _edges(graph: Graph) -> None:
+def _check_edges(graph: Graph) -> None:
     edges = graph.edges
     src, dst, shift, lag_ns = (edges[name].to_numpy() for name in ("src", "dst", "shift", "lag_ns"))
     same = np.flatnonzero(src == dst)
@@ -174,3 +182,97 @@ def _is(column: pd.Series, *values: str) -> NDArray[np.bool_]:
         column.array.codes
     ]
     return flags
+
+
+def _check_network(graph: Graph, network: Network) -> None:
+    """Raise `GraphError` unless *network* fits the lanes and tasks of *graph*."""
+    for name in ("compute_share", "transfer_share"):
+        share = getattr(network, name)
+        if not LEAST_SHARE <= share <= 1:
+            raise GraphError(f"network: {name} is {share}, expected above 0 and at most 1")
+    for kind in network.slowed:
+        if kind not in TASK_KINDS:
+            kinds = ", ".join(TASK_KINDS)
+            raise GraphError(f"network: kind {kind!r} is unknown, expected one of {kinds}")
+    _check_routes(graph, network)
+    _check_members(graph, network)
+    _check_arrivals(graph, network)
+
+
+def _check_routes(graph: Graph, network: Network) -> None:
+    lane, link, use = network.columns("routes")
+    _check_rows("route", "lane", lane, len(graph.lanes))
+    _check_rows("route", "link", link, len(network.links))
+    for at in np.flatnonzero(~((use > 0) & (use <= 1))):
+        raise GraphError(
+            f"network: route {at} takes {use[at]} of its link, expected above 0 and at most 1"
+        )
+    _check_carriers(graph, lane)
+    for at in np.flatnonzero(pd.DataFrame({"lane": lane, "link": link}).duplicated()):
+        raise GraphError(
+            f"network: lane {lane[at]} has two routes over link {network.links[link[at]]!r}"
+        )
+
+
+def _check_members(graph: Graph, network: Network) -> None:
+    lane, rank = network.columns("members")
+    _check_rows("member", "lane", lane, len(graph.lanes))
+    _check_carriers(graph, lane)
+    for at in np.flatnonzero(~np.isin(rank, graph.lanes["rank"])):
+        raise GraphError(f"network: member {at} is rank {rank[at]}, which has no lane")
+
+
+def _check_rows(what: str, column: str, rows: Longs, limit: int) -> None:
+    for at in np.flatnonzero((rows < 0) | (rows >= limit)):
+        raise GraphError(f"network: {what} {at} names {column} {rows[at]}, out of range")
+
+
+def _check_carriers(graph: Graph, rows: Longs) -> None:
+    lanes = graph.lanes
+    streams = (lanes["kind"] == "stream") & (lanes["role"] == "communication")
+    carries = ((lanes["kind"] == "link") | streams).to_numpy(bool)
+    for row in rows[~carries[rows]]:
+        raise GraphError(
+            f"network: lane {row} ({lanes['kind'].iloc[row]}) carries no transfers; links and"
+            " streams of role communication do"
+        )
+
+
+def _check_arrivals(graph: Graph, network: Network) -> None:
+    """Refuse a collective that waits for some ranks of its lane's members, but not for all."""
+    lane, rank = network.columns("members")
+    edges = graph.edges[(graph.edges["kind"] == "collective").to_numpy(bool)]
+    if not len(lane) or not len(edges):
+        return
+    src, dst = (edges[end].to_numpy() for end in ("src", "dst"))
+    task_lane = graph.tasks["lane"].to_numpy()
+    comes_from = graph.lanes.iloc[task_lane[src]]
+    on_link = (comes_from["kind"] == "link").to_numpy(bool)
+    meets = ((graph.tasks["kind"] == "collective").to_numpy(bool)[dst]) & ~on_link
+    arrived = pd.DataFrame({"task": dst[meets], "rank": comes_from["rank"].to_numpy()[meets]})
+    tasks = arrived["task"].unique()
+    awaited = pd.DataFrame({"task": tasks, "lane": task_lane[tasks]}).merge(
+        pd.DataFrame({"lane": lane, "rank": rank}), on="lane"
+    )
+    both = awaited.merge(arrived.drop_duplicates(), on=["task", "rank"], how="left", indicator=True)
+    missing = both[(both["_merge"] == "left_only").to_numpy()]
+    for task in missing["task"].head(1):
+        absent = missing["rank"][missing["task"] == task]
+        present = arrived["rank"][arrived["task"] == task]
+        name = graph.tasks["name"].iloc[task]
+        raise GraphError(
+            f"collective {name!r} (task {task}): {list_ranks(present)} would wait forever for"
+            f" {list_ranks(absent)}"
+        )
+
+
+def list_ranks(numbers: Sequence[int] | Any) -> str:
+    """Return ranks for an error text, shortened.
+
+    >>> list_ranks([3, 1, 3]), list_ranks(range(9)), list_ranks([2])
+    ('ranks 1, 3', 'ranks 0, 1, 2, 3 and 5 more', 'rank 2')
+    """
+    each = sorted({int(number) for number in numbers})
+    text = ", ".join(str(number) for number in each[:SPELLED])
+    more = f" and {len(each) - SPELLED} more" if len(each) > SPELLED else ""
+    return f"rank{'s' * (len(each) > 1)} {text}{more}"

@@ -92,16 +92,6 @@ def limiting_cycle(steady: Steady) -> Chain:
     return _chain(steady.schedule, late, int(steady.schedule.moments[early]))
 
 
-def binding(schedule: Schedule, moment: int) -> tuple[int, int]:
-    """Return which moment determined *moment*, and why: a position in `REASONS`.
-
-    Where nothing but a release did, it is *moment* itself.
-    """
-    v = moment % (2 * schedule.prepared.program.tasks)
-    before, why = _step(moment - v, v, *_known(schedule)[:-1])
-    return int(before), int(why)
-
-
 def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
     known = _known(schedule)
     segments = np.empty((_USUAL, 4), np.int64)

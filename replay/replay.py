@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.check_network import listed_ranks
+from foretrace.graph.check import list_ranks
 from foretrace.replaying.engine.program import ReplayError
 from foretrace.replaying.incremental import lowered
 from foretrace.replaying.steady_state import steady_state
@@ -57,7 +57,7 @@ def _explained(graph: Graph, error: ReplayError) -> str:
     meets = own & graph.tasks["kind"].isin(("collective", "p2p")).to_numpy()[rows]
     shown = meets if meets.any() else own
     where = _named(graph, rows[shown][:NAMED], rank[shown][:NAMED])
-    return f"deadlock: {listed_ranks(rank[own])} wait for each other in {where}"
+    return f"deadlock: {list_ranks(rank[own])} wait for each other in {where}"
 
 
 def _named(graph: Graph, rows: NDArray[np.int64], ranks: NDArray[np.int16] | None = None) -> str:

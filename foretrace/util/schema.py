@@ -65,6 +65,31 @@ def _cast(column: Column, values: Any) -> Any:
     return np.asarray(values).astype(column.dtype, copy=False)
 
 
+def stack(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the rows of all *frames*, which have the same columns, numbered anew."""
+    columns: dict[str, Any] = {}
+    for name in frames[0]:
+        parts = [frame[name].array for frame in frames]
+        if isinstance(parts[0].dtype, pd.CategoricalDtype):
+            columns[name] = _join_categories(parts)
+        else:
+            columns[name] = np.concatenate([part.to_numpy() for part in parts])
+    return pd.DataFrame(columns, copy=False)
+
+
+def _join_categories(parts: Sequence[pd.Categorical]) -> pd.Categorical:
+    """Join columns of strings; each category keeps the place of its first appearance."""
+    place: dict[str, int] = {}
+    for part in parts:
+        for value in part.categories:
+            place.setdefault(value, len(place))
+    codes = [
+        np.array([*(place[value] for value in part.categories), -1], np.int64)[part.codes]
+        for part in parts
+    ]
+    return pd.Categorical.from_codes(np.concatenate(codes), list(place))
+
+
 def require(
     frame: pd.DataFrame, columns: Sequence[Column], error: type[ForetraceError], what: str
 ) -> None:
@@ -73,5 +98,5 @@ def require(
         if column.name not in frame:
             raise error(f"{what} lacks the column {column.name!r}")
         if str(frame[column.name].dtype) != column.dtype:
-            found = frame[column.name].dtype
-            raise error(f"{what}: column {column.name!r} is {found}, expected {column.dtype}")
+            dtype = frame[column.name].dtype
+            raise error(f"{what}: column {column.name!r} is {dtype}, expected {column.dtype}")

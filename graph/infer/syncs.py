@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 _STREAM_SYNC, _EVENT_SYNC, _FREE = (re.compile(text) for text in ("Stream", "Event", "Free"))
 
 
-def synchronisations(
-    events: Events, host: Host, devices: Devices, calls: Calls, waits: Waits
-) -> None:
+def explain_syncs(events: Events, host: Host, devices: Devices, calls: Calls, waits: Waits) -> None:
     """Give every synchronisation its scope, its cost and its return lag.
 
     The wait is believed only where the call returns right after the awaited work. Otherwise

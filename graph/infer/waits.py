@@ -10,13 +10,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from foretrace.graph.infer.api_calls import NONE, Calls, Waits, survey
-from foretrace.graph.infer.blocking_copies import blocking_copies
-from foretrace.graph.infer.driver_lock import driver_lock
-from foretrace.graph.infer.syncs import synchronisations
+import numpy as np
+
+from foretrace.graph.infer.api_calls import (
+    NONE,
+    OWN,
+    RETURN_NS,
+    SLACK_NS,
+    SYNC_WORK_NS,
+    Calls,
+    Waits,
+    survey,
+)
+from foretrace.graph.infer.device_tasks import MEMCPY
+from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.infer.host_tasks import SYNC_CALLS
+from foretrace.graph.infer.syncs import explain_syncs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from foretrace.graph.infer.device_tasks import Devices
     from foretrace.graph.infer.events import Events
@@ -24,12 +38,25 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Device
 
+    Ints = NDArray[np.int64]
+
 QUEUE_LIMIT = 1_023
 """NVIDIA: launches outstanding on one stream. Others went beyond 1,800."""
 _OTHER_MAKERS = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d|\bgfx\d|Intel|Gaudi", re.IGNORECASE)
 _HIP = re.compile("^hip")
 QUEUE_NEARLY = 900
 """A call that is long with so many outstanding waited for a free slot."""
+STAGING_NS = 300_000
+"""A pageable upload returns within this of its copy's end, before or after."""
+PAGEABLE_BYTES = 64 * 1024
+"""Smaller pageable uploads are staged and return at once."""
+MOST = 0.5
+"""Share of a class that must return with its copy for the class to count as blocking."""
+_DOWNLOADS = re.compile("DtoH")
+_UPLOADS = re.compile(r"HtoD(?! \(Pinned)")
+"""From pinned memory an upload never waits; a short one only looks as if it did."""
+BEFORE_NS, AFTER_NS = 20_000, 100_000
+"""A stalled call ends so little before, or so little after, the call that held the lock."""
 
 
 def split_waiting(
@@ -55,10 +82,10 @@ def split_waiting(
         waits.queue_depth = QUEUE_LIMIT
     if not rules.split_waiting:
         return waits
-    synchronisations(events, host, devices, calls, waits)
-    blocking_copies(events, host, devices, calls, waits)
-    _full_queue(calls, waits)
-    driver_lock(events, host, calls, waits)
+    explain_syncs(events, host, devices, calls, waits)
+    _explain_blocking_copies(events, host, devices, calls, waits)
+    _explain_full_queue(calls, waits)
+    _explain_driver_lock(events, host, calls, waits)
     left = calls.is_long & (waits.wait == NONE) & ~waits.queued & ~waits.locked
     waits.counts["long calls kept as work"] = int(left.sum())
     waits.counts["long calls kept as work, us"] = int(waits.work_ns[left].sum() // 1000)
@@ -71,9 +98,98 @@ def _is_nvidia(events: Events, host: Host, makers: Sequence[Device]) -> bool:
     return not is_hip.any() and not any(_OTHER_MAKERS.search(each.name) for each in makers)
 
 
-def _full_queue(calls: Calls, waits: Waits) -> None:
+def _explain_blocking_copies(
+    events: Events, host: Host, devices: Devices, calls: Calls, waits: Waits
+) -> None:
+    """Find blocking copies class by class: API, kind of copy, large or small.
+
+    Where most of a class return with their copy, all of it waits for its own work; a member that
+    took another time costs what its API usually does. Downloads hold the driver's lock meanwhile.
+    """
+    copies = np.flatnonzero((devices.kind == MEMCPY) & (devices.launch >= 0))
+    if not len(copies):
+        return
+    call = devices.launch[copies]
+    event = devices.event[copies]
+    name, api = events.name[event], events.name[host.event[call]]
+    is_large = np.nan_to_num(events.column("bytes")[event], nan=0) > PAGEABLE_BYTES
+    is_download = matching_codes(events.names, _DOWNLOADS)[name]
+    is_upload = matching_codes(events.names, _UPLOADS)[name]
+    late = host.end_ns[call] - devices.end_ns[copies]
+    returns = np.where(
+        is_download, (late >= -SLACK_NS) & (late <= RETURN_NS), np.abs(late) <= STAGING_NS
+    )
+    returns &= is_download | (is_upload & is_large)
+    group = np.stack([api.astype(np.int64), name, is_large])
+    for key in np.unique(group, axis=1).T:
+        same = (group == key[:, None]).all(axis=0)
+        if returns[same].mean() <= MOST:
+            continue
+        waited, strange = returns & same, same & ~returns
+        waits.wait[call[same]] = OWN
+        waits.return_ns[call[same]] = int(np.median(late[waited]))
+        for members, cost in ((waited, SYNC_WORK_NS), (strange, calls.usual_ns[call[strange]])):
+            waits.work_ns[call[members]] = np.minimum(waits.work_ns[call[members]], cost)
+        if is_download[same].all():
+            waits.holds_lock[call[same]] = True
+    waits.counts["blocking copies"] = int((waits.wait == OWN).sum())
+
+
+def _explain_full_queue(calls: Calls, waits: Waits) -> None:
+    """Find the launches that waited for a free slot of their stream's queue."""
     if waits.queue_depth is None:
         return
     waits.queued = calls.is_long & (calls.outstanding >= QUEUE_NEARLY) & (waits.wait == NONE)
     waits.work_ns[waits.queued] = calls.usual_ns[waits.queued]
     waits.counts["launches blocked by a full queue"] = int(waits.queued.sum())
+
+
+def _explain_driver_lock(events: Events, host: Host, calls: Calls, waits: Waits) -> None:
+    """Find the stalled calls, and the calls that held the lock.
+
+    First those that began while a blocking download was waiting and did not end before it; then
+    those that ended together with another long call which began no later.
+    """
+    long_call = calls.is_long & ~waits.queued
+    is_sync = np.zeros(len(host), bool)
+    at = np.flatnonzero(long_call)
+    is_sync[at] = events.named(SYNC_CALLS, host.event[at])
+    suspects = np.flatnonzero(long_call & (waits.wait == NONE) & ~is_sync)
+    usual = calls.usual_ns
+    stalled, holder = _began_during(host, suspects, np.flatnonzero(waits.holds_lock & long_call))
+    waits.locked[stalled] = True
+    beyond = np.clip(host.end_ns[stalled] - host.end_ns[holder] - AFTER_NS, 0, None)
+    waits.work_ns[stalled] = usual[stalled] + beyond
+    left = suspects[~waits.locked[suspects]]
+    for call, near in _ended_together(host, left, np.flatnonzero(long_call & ~is_sync)):
+        holders = near[~waits.locked[near]]
+        if len(holders):
+            waits.locked[call] = True
+            waits.work_ns[call] = usual[call]
+            waits.holds_lock[holders] = True
+    waits.counts["calls blocked by the driver lock"] = int(waits.locked.sum())
+
+
+def _began_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
+    """Pair each call with another thread's holder that it began during and outlasted."""
+    if not len(holders):
+        return holders, holders
+    holders = holders[np.argsort(host.start_ns[holders], kind="stable")]
+    slot = np.searchsorted(host.start_ns[holders], host.start_ns[calls], side="right") - 1
+    calls, holder = calls[slot >= 0], holders[slot[slot >= 0]]
+    during = host.start_ns[calls] < host.end_ns[holder]
+    outlasts = host.end_ns[calls] >= host.end_ns[holder] - BEFORE_NS
+    paired = during & outlasts & (host.thread[calls] != host.thread[holder])
+    return calls[paired], holder[paired]
+
+
+def _ended_together(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
+    """Pair each call with the other threads' holders that began no later and end with it."""
+    holders = holders[np.argsort(host.end_ns[holders], kind="stable")]
+    ends = host.end_ns[holders]
+    for call in calls.tolist():
+        end = host.end_ns[call]
+        first, last = np.searchsorted(ends, [end - AFTER_NS, end + BEFORE_NS + 1])
+        near = holders[first:last]
+        other = host.thread[near] != host.thread[call]
+        yield call, near[other & (host.start_ns[near] <= host.start_ns[call])]

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.concat import stacked
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
 from foretrace.graph.ranks.match_collectives import Meetings, find_meetings
 from foretrace.graph.ranks.single_step import in_one_window
-from foretrace.util.schema import table
+from foretrace.util.schema import stack, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,14 +73,14 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         np.cumsum([0, *(len(getattr(graph, name)) for graph in graphs)])
         for name in ("tasks", "lanes", "operators")
     )
-    tasks = stacked([graph.tasks for graph in graphs])
+    tasks = stack([graph.tasks for graph in graphs])
     of_task = np.repeat(np.arange(len(graphs)), np.diff(row))
     for column, offset in (("lane", lane), ("operator", operator), ("wait_lane", lane)):
         tasks[column] = _shifted(tasks[column], offset[of_task])
-    operators = stacked([graph.operators for graph in graphs])
+    operators = stack([graph.operators for graph in graphs])
     of_operator = np.repeat(operator[:-1], np.diff(operator))
     operators["parent"] = _shifted(operators["parent"], of_operator)
-    edges = stacked([graph.edges for graph in graphs])
+    edges = stack([graph.edges for graph in graphs])
     of_edge = np.repeat(row[:-1], [len(graph.edges) for graph in graphs])
     for column in ("src", "dst"):
         edges[column] = _shifted(edges[column], of_edge)
@@ -96,7 +95,7 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         slowest,
         tasks=tasks,
         edges=edges,
-        lanes=stacked([graph.lanes for graph in graphs]),
+        lanes=stack([graph.lanes for graph in graphs]),
         operators=operators,
         platform=platform,
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
@@ -139,9 +138,9 @@ def _together(graph: Graph, met: Meetings) -> Graph:
     )
     return replace(
         graph,
-        tasks=stacked([graph.tasks.assign(work_ns=work), tasks]),
-        edges=stacked([graph.edges, _meeting_edges(met, len(graph.tasks))]),
-        lanes=stacked([graph.lanes, _links(graph, met)]),
+        tasks=stack([graph.tasks.assign(work_ns=work), tasks]),
+        edges=stack([graph.edges, _meeting_edges(met, len(graph.tasks))]),
+        lanes=stack([graph.lanes, _links(graph, met)]),
     )
 
 

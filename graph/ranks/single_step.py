@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.concat import stacked
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS
-from foretrace.util.schema import table
+from foretrace.util.schema import stack, table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -104,9 +103,9 @@ def _starting_over(graph: Graph, late: dict[int, int]) -> Graph:
     forks = _edges(np.full(len(waits), again), dst[heads], "fork", waits, 1)
     return replace(
         graph,
-        tasks=stacked([graph.tasks, _barrier(graph)]),
-        lanes=stacked([graph.lanes, _lane(len(graph.lanes))]),
-        edges=stacked([edges, joins, forks]),
+        tasks=stack([graph.tasks, _barrier(graph)]),
+        lanes=stack([graph.lanes, _lane(len(graph.lanes))]),
+        edges=stack([edges, joins, forks]),
     )
 
 

@@ -19,9 +19,9 @@ from foretrace.replaying.engine.topological import prepare
 from foretrace.replaying.replay import replay
 from foretrace.replaying.slack import slack
 from foretrace.replaying.steady_state import Steady, steady_state
-from foretrace.replaying.testing import Link, by_hand
 from tests.support.jobs.shared_links import ONE_LINK, kernel, transfer
 from tests.support.jobs.shared_links import job as networks_job
+from tests.support.programs import Link, by_hand
 
 if TYPE_CHECKING:
     import pytest

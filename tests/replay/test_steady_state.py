@@ -15,7 +15,7 @@ from foretrace.replaying.engine.program import END_END, START_END, START_START, 
 from foretrace.replaying.engine.schedule import Schedule
 from foretrace.replaying.engine.topological import prepare
 from foretrace.replaying.steady_state import Steady, steady_state
-from foretrace.replaying.testing import Link, by_hand
+from tests.support.programs import Link, by_hand
 
 HOST_AND_DEVICE = np.array([False, True])
 

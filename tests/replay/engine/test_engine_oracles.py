@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from foretrace.replaying.critical_path import REASONS, binding
+from foretrace.replaying.critical_path import REASONS
 from foretrace.replaying.engine.program import (
     END_END,
     END_START,
@@ -19,7 +19,7 @@ from foretrace.replaying.engine.program import (
 )
 from foretrace.replaying.engine.static import run, run_events, run_static
 from foretrace.replaying.engine.topological import prepare, topological
-from foretrace.replaying.testing import Link, by_hand
+from tests.support.programs import Link, by_hand, cause_of
 
 patient = settings(deadline=None)  # the first example compiles
 ANCHORS = (END_START, START_START, END_END, START_END)
@@ -203,7 +203,7 @@ def test_causes_explain_every_moment(program: Program) -> None:
     links = list(zip(program.src, program.dst, program.lag_ns, program.anchor, strict=True))
 
     for moment, now in enumerate(moments):
-        before, why = binding(schedule, moment)
+        before, why = cause_of(schedule, moment)
         if REASONS[why] == "work":
             assert now == moments[before] + program.work_ns[before]
         elif REASONS[why] == "resource":

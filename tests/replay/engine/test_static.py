@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from foretrace.replaying.critical_path import REASONS, binding
+from foretrace.replaying.critical_path import REASONS
 from foretrace.replaying.engine.program import END_END, START_END, START_START, Program, ReplayError
 from foretrace.replaying.engine.static import run
-from foretrace.replaying.testing import Link, by_hand
+from tests.support.programs import Link, by_hand, cause_of
 
 
 def times(program: Program) -> list[tuple[int, int]]:
@@ -176,7 +176,7 @@ def test_release_comes_before_a_request_of_the_same_moment() -> None:
 def bound(program: Program) -> list[tuple[int, str]]:
     """Return what determined each start, then each end: a moment, and why."""
     schedule = run(program)
-    found = [binding(schedule, moment) for moment in range(2 * len(program.work_ns))]
+    found = [cause_of(schedule, moment) for moment in range(2 * len(program.work_ns))]
     return [(before, REASONS[why]) for before, why in found]
 
 

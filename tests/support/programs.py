@@ -1,4 +1,4 @@
-"""Programs written down by hand: what examples and tests of the engines run."""
+"""Programs written down by hand: what tests of the engines run, and why it came out so."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.graph.model import EDGE_KINDS
+from foretrace.replaying.critical_path import _known, _step
 from foretrace.replaying.engine.program import END_START, Program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from foretrace.replaying.engine.schedule import Schedule
 
 NO_RESOURCE = -1
 
@@ -62,3 +65,13 @@ def by_hand(
         release_ns=np.array(release_ns or [0] * tasks, np.int64),
         repetitions=repetitions,
     )
+
+
+def cause_of(schedule: Schedule, moment: int) -> tuple[int, int]:
+    """Return which moment determined *moment*, and why: a position in `REASONS`.
+
+    Where nothing but a release did, it is *moment* itself.
+    """
+    v = moment % (2 * schedule.prepared.program.tasks)
+    before, why = _step(moment - v, v, *_known(schedule)[:-1])
+    return int(before), int(why)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from foretrace.graph.concat import stacked
+from foretrace.util.schema import stack
 
 
 def test_categories_of_all_tables_are_joined() -> None:
     """The second table brings one category of its own, and a missing value."""
     one = pd.DataFrame({"kind": pd.Categorical(["b", "a"]), "size": [1, 2]})
     other = pd.DataFrame({"kind": pd.Categorical(["c", None, "a"]), "size": [3, 4, 5]})
-    both = stacked([one, other])
+    both = stack([one, other])
 
     assert both["kind"].astype(object).tolist()[:3] == ["b", "a", "c"]
     assert both["kind"].isna().tolist() == [False, False, False, True, False]
