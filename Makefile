@@ -48,7 +48,7 @@ accuracy: $(VENV)/installed-test
 	$(PY) -m benchmarks.accuracy
 
 bench: $(VENV)/installed-test
-	for each in benchmarks/*.py; do $(PY) $$each || exit 1; done
+	for each in benchmarks/*.py; do $(PY) -m benchmarks.$$(basename $$each .py) || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .*_cache .coverage* htmlcov demo-out

@@ -1,6 +1,6 @@
 """How fast a prediction is, as ratios to HolisticTraceAnalysis on the same trace and machine.
 
-    python benchmarks/against_hta.py [TRACE]
+    python -m benchmarks.against_hta [TRACE]
 
 HTA (PyPI ``traceinsight``) runs in an environment of its own, made on first use under the cache
 folder. Its part is to load the trace and to find the critical path of one step; ours is to load

@@ -1,6 +1,6 @@
 """How many items a second ``foretrace batch`` predicts and keeps, on 1 and on 2 processes.
 
-    python benchmarks/batch.py [TRACE] [--count N]
+    python -m benchmarks.batch [TRACE] [--count N]
 
 A study asks so many what-ifs of one recording. Counted is the whole command: workers that start,
 the recording that each of them reads, and a file per result. The second figure of each line is

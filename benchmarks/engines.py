@@ -1,6 +1,6 @@
 """How many tasks per second the two engines replay, and what 10 million of them take.
 
-    python benchmarks/engines.py [TASKS]
+    python -m benchmarks.engines [TASKS]
 
 The program is a host thread that launches on two streams, one repetition after another, as a
 training step does. Printed are the best of five runs and the goals of the design.

@@ -1,6 +1,6 @@
 """Plans for many GPUs from one rank's job: how long they take, and how much memory.
 
-    python benchmarks/plans.py
+    python -m benchmarks.plans
 
 Goals: a 1,024-GPU DDP and a 16,384-GPU pipeline x tensor x data plan in 10 s and 2 GiB each.
 """

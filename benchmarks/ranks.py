@@ -1,6 +1,6 @@
 """What it takes to replay many recorded ranks, each of them different, without folding any.
 
-    python benchmarks/ranks.py [RANKS...]
+    python -m benchmarks.ranks [RANKS...]
 
 A rank has 10,000 tasks in two steps: launches, kernels, collectives on a stream of their own, and a
 sync per step. Ranks differ in what their kernels cost and meet at their collectives. Each number of

@@ -1,6 +1,6 @@
 """How many scenarios per second one job allows: the goal is 1,000 in a minute on two cores.
 
-    python benchmarks/scenarios.py [TRACE] [--count N] [--jobs N] [--check N]
+    python -m benchmarks.scenarios [TRACE] [--count N] [--jobs N] [--check N]
 
 Six in ten scenarios change times only, the others change the graph: every what-if of the table of
 candidates that applies to the trace, in turn. ``--check`` compares some with `predict`.

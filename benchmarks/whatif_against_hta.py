@@ -1,6 +1,6 @@
 """A what-if whose true answer is known, asked of HolisticTraceAnalysis and of Foretrace.
 
-    python benchmarks/whatif_against_hta.py
+    python -m benchmarks.whatif_against_hta
 
 The trace: per step, 1,000 kernels on one stream, launched every 10 us, then a synchronisation. The
 truth is a queue: a kernel begins when it was launched and the one before it has ended. In HTA,
@@ -16,9 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from against_hta import hta_python
-
 import foretrace
+from benchmarks.against_hta import hta_python
 from foretrace.transforms.scenario import parse_scenario
 
 LAUNCHES, EVERY_US, LAUNCH_US, STEPS = 1000, 10, 4, 3

@@ -30,7 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     linked = {
         target
         for page in files.documentation_pages()
-        for target in LINK_OUT.findall(Path(page.abs_src_path).read_text("utf-8"))
+        for target in LINK_OUT.findall(page.content_string)
         if (ROOT / target).is_file()
     }
     for name, source in {**{each: each for each in sorted(linked)}, **PAGES}.items():

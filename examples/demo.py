@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import small_cnn
+import torch
 
 from foretrace import parse_scenario, record, save
 from foretrace.analysis.validation import compare
@@ -122,7 +123,7 @@ def measure(jobs: list[Job]) -> list[list[int]]:
 
 def timed(run: Callable[[], None], *, uses_cuda: bool) -> list[int]:
     """Run one block and return its step times; on a GPU the mean of the block."""
-    synchronize = small_cnn.torch.cuda.synchronize if uses_cuda else lambda: None
+    synchronize = torch.cuda.synchronize if uses_cuda else lambda: None
     synchronize()
     stamps = [time.perf_counter_ns()]
     for _ in range(STEPS):

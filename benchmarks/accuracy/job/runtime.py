@@ -1,8 +1,8 @@
 """How far off the time of a job is when it is foretold from its first steps: lines of Markdown.
 
 In: series of step times, of the Chronus artifact where that is public here, and recorded by
-``benchmarks/job_study/step_times.py``. Each series is cut after a start-up step and 50 more, and
-again after every further 50 steps; what is foretold is the time of all the rest.
+`recording.step_times`. Each series is cut after a start-up step and 50 more, and again after every
+further 50 steps; what is foretold is the time of all the rest.
 """
 
 from __future__ import annotations

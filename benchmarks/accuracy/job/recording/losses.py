@@ -1,6 +1,6 @@
 """Train the small problems and keep what a log would: step, loss, learning rate.
 
-    python benchmarks/job_study/record_losses.py OUT.parquet [SEED...]
+    python -m benchmarks.accuracy.job.recording.losses OUT.parquet [SEED...]
 
 The constants of the method were chosen on seeds 1 to 4; seed 5 judges it.
 """
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from problems import PROBLEMS, Problem
+
+from benchmarks.accuracy.job.recording.problems import PROBLEMS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """Run what needs a quiet machine, one after the other, with one thread and a fixed allocator.
 
-python benchmarks/job_study/quiet_runs.py --out FOLDER
+python -m benchmarks.accuracy.job.recording.quiet_runs --out FOLDER
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HERE = Path(__file__).parent
+ROOM = "benchmarks.accuracy.job.recording"
+MODELS = Path(__file__).with_name("batch_schedules.py")
 CHANGES = [f"batch_size(n={size})" for size in (32, 64, 128, 256)]
 
 
 def commands(out: Path) -> Iterator[list[str]]:
     """Yield what is run, in order."""
-    yield [str(HERE / "batch_schedules.py"), "--out", str(out)]
+    yield ["-m", f"{ROOM}.batch_schedules", "--out", str(out)]
     for setting in ("even", "slow-disk"):
-        yield [str(HERE / "loading.py"), "--setting", setting, "--out", str(out)]
+        yield ["-m", f"{ROOM}.loading", "--setting", setting, "--out", str(out)]
     for model in ("cnn", "mlp"):
-        recording, job = out / f"{model}-16.parquet", f"{HERE / 'batch_schedules.py'}:{model}_job"
+        recording, job = out / f"{model}-16.parquet", f"{MODELS}:{model}_job"
         calibrate = ["-m", "foretrace", "calibrate", str(recording), job, *CHANGES]
         yield [*calibrate, "--seconds", "6", "--no-cache"]
-    yield [str(HERE / "step_times.py"), "--out", str(out / "step-times-quiet.csv")]
+    yield ["-m", f"{ROOM}.step_times", "--out", str(out / "step-times-quiet.csv")]
 
 
 def main() -> None:

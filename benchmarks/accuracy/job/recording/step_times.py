@@ -1,6 +1,6 @@
 """Time every step of some trainings, from the first one on, each in a process of its own.
 
-python benchmarks/job_study/step_times.py --out FILE.csv [--steps 400] [--jobs mobilenet dlrm]
+    python -m benchmarks.accuracy.job.recording.step_times --out FILE.csv [--jobs dlrm gnn]
 
 A row per step: job, step, seconds, and the load of the machine when the job began.
 """
@@ -17,6 +17,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+from foretrace.tracer.job import load_job, runner
+from foretrace.tracer.lab.zoo.models import find_model
 from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -43,7 +47,7 @@ def main() -> None:
     for job in given.jobs:
         print(job, flush=True)
         again = ["--out", given.out, "--steps", str(given.steps), "--alone", job]
-        command = [sys.executable, __file__, *map(str, again)]
+        command = [sys.executable, "-m", __spec__.name, *map(str, again)]
         subprocess.run(command, env=os.environ | FIXED_ENVIRONMENT, check=True)
 
 
@@ -58,16 +62,10 @@ def times(name: str, steps: int) -> list[float]:
 
 
 def _training(name: str) -> Callable[[], None]:
-    import torch
-
     torch.set_num_threads(1)
     if name in CNN:
-        from foretrace.tracer.job import load_job, runner
-
-        target = Path(__file__).parents[2] / "examples" / "small_cnn.py"
+        target = Path(__file__).parents[4] / "examples" / "small_cnn.py"
         return runner(load_job(f"{target}:{'job' if name == 'small_cnn' else 'loading'}"))
-    from foretrace.tracer.lab.zoo.models import find_model
-
     model = find_model(name)
     batch = model.batch(model.small.batch_size, small=True)
     network = model.network(small=True)
