@@ -174,6 +174,17 @@ class Graph:
     notes: tuple[str, ...] = ()  # assumptions and warnings, carried into every prediction
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """Return what a prompt shows: where the graph is from, how long a step took, its size."""
+        kinds = self.lanes["kind"].tolist()
+        lanes = [_count(kinds.count(kind), kind) for kind in LANE_KINDS if kind in kinds]
+        size = [_count(len(self.tasks), "task"), _count(len(self.edges), "edge"), *lanes]
+        step_ms = self.measured_step_ns / 1e6
+        return (
+            f"<Graph of {self.meta.source}: {_count(self.steps, 'step')} of {step_ms:.3f} ms as"
+            f" measured\n {', '.join(size)}>"
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         work = self.tasks.groupby("kind", observed=True)["work_ns"].sum() / (1e6 * self.steps)
@@ -187,6 +198,10 @@ class Graph:
         }
         bars = {f"{kind}, work of a step": (float(ms),) for kind, ms in work.items()}
         return card("Graph", facts, bars)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 __all__ = ["Graph", "GraphError", "Platform", "Rules"]

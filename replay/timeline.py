@@ -150,6 +150,16 @@ class Timeline:
         idle = np.maximum(self.period_ns - taken, 0.0)
         return pd.DataFrame({"work_ns": work, "waiting_ns": taken - work, "idle_ns": idle})
 
+    def __repr__(self) -> str:
+        """Return what a prompt shows: how long a step takes and took, and what sets its pace."""
+        lengths = (("host", self.host_step_ns), ("device", self.device_step_ns))
+        each = ", ".join(f"{name} {ns / 1e6:.3f} ms" for name, ns in lengths if ns is not None)
+        return (
+            f"<Timeline of {self.graph.meta.source}: step {self.step_ns / 1e6:.3f} ms,"
+            f" measured {self.graph.measured_step_ns / 1e6:.3f} ms\n"
+            f" pace set by {self.bottleneck} ({each}), {'' if self.settled else 'not '}settled>"
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the step, what it consists of, and what its lanes do."""
         facts = {

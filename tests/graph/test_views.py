@@ -37,6 +37,15 @@ def test_frame_is_in_recorded_order_and_names_lanes_and_operators() -> None:
     assert list(frame.columns) == list(GRAPH.tasks.columns)
 
 
+def test_a_graph_is_shown_by_its_source_its_step_and_its_size() -> None:
+    """Counts of one are no plural."""
+    graph = replace(GRAPH, measured_step_ns=95_657_123.0)
+
+    assert repr(graph) == (
+        "<Graph of literal: 1 step of 95.657 ms as measured\n 3 tasks, 4 edges, 1 thread, 1 stream>"
+    )
+
+
 def test_lanes_show_their_role() -> None:
     """Where the role is known."""
     graph = replace(GRAPH, lanes=GRAPH.lanes.assign(role=[None, "copy"]))

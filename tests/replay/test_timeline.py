@@ -43,6 +43,22 @@ def test_timeline_shows_one_settled_repetition() -> None:
     assert (timeline.settled, timeline.fill_ns) == (True, 0)
 
 
+def test_a_timeline_is_shown_by_its_step_and_what_sets_its_pace() -> None:
+    """Host and device have their own step while one runs ahead; the recording's stands beside."""
+    ms = 1_000_000
+    kernel = literal([("gemm", "kernel", 0, 8 * ms, None)], wrap=True, measured_step_ns=8.5 * ms)
+    endless = replace(replay(kernel), steady=replace(replay(kernel).steady, settled=False))
+
+    assert repr(replay(kernel)) == (
+        "<Timeline of literal: step 8.000 ms, measured 8.500 ms\n"
+        " pace set by device (device 8.000 ms), settled>"
+    )
+    assert repr(endless).endswith("not settled>")
+    assert "pace set by device and host (host 0.000 ms, device 0.000 ms)" in repr(
+        replay(step_graph())
+    )
+
+
 def test_critical_path_in_the_timelines_own_time() -> None:
     """Segments fill the step from 0 to its end."""
     path = replay(step_graph()).critical_path
