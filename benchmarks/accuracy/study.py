@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.accuracy.rows import IdentityRow, Study
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
 from foretrace.analysis.null_models import paper
-from foretrace.analysis.prediction import has_device, identity, measured_step, predict
+from foretrace.analysis.prediction import identity, measured_step, predict
 from foretrace.analysis.validation import compare
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build
@@ -23,6 +23,7 @@ from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import NOISE_LIMIT, drift
 from foretrace.transforms.costs.roofline import kernel_time_ns
 from foretrace.transforms.edit.provenance import MEASURED
+from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import read_calibration
 from foretrace.transforms.scenario import apply, names, parse_scenario
 from foretrace.util.progress import stage

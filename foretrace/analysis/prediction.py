@@ -28,6 +28,7 @@ from foretrace.tracer.step_stats import trimmed_mean
 from foretrace.transforms.costs.activations import activations
 from foretrace.transforms.costs.peak_memory import CHANGES, memory_warnings
 from foretrace.transforms.edit.provenance import samples_ratio
+from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import attach
 from foretrace.transforms.scenario import apply, as_scenario, describe_scenario
 from foretrace.util.html_card import card
@@ -264,11 +265,6 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         setting=where,
     )
     return replace(found, interval_ns=interval(found.predicted_ns, varied, missed))
-
-
-def has_device(graph: Graph) -> bool:
-    """Tell whether anything in *graph* runs on an accelerator."""
-    return bool((graph.lanes["device"] >= 0).any())
 
 
 def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.analysis.measured_pair import with_measured_step
 from foretrace.analysis.null_models import paper
-from foretrace.analysis.prediction import Prediction, baseline, has_device, measured_step
+from foretrace.analysis.prediction import Prediction, baseline, measured_step
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.batch.items import found_again, held, version
 from foretrace.batch.rows import Row
@@ -17,6 +17,7 @@ from foretrace.graph.build import build
 from foretrace.tracer.lab.pairs.archive import read_pair
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import drift
+from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import attach, calibration_path, read_calibration
 from foretrace.transforms.scenario import parse_scenario
 from foretrace.util.import_target import first_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import foretrace.report.advice  # noqa: F401  # registers the JSON forms of its reports
 from foretrace.analysis.advise import advise
 from foretrace.analysis.explain import explained, path_causes
-from foretrace.analysis.prediction import LEVEL, has_device
+from foretrace.analysis.prediction import LEVEL
 from foretrace.analysis.sensitivity import sensitivity
 from foretrace.analysis.validated_errors import changes_made, load_table, row_of
 from foretrace.graph.views import lane_names
@@ -19,6 +19,7 @@ from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
 from foretrace.replaying.replay import replay
 from foretrace.report.forms import keys
 from foretrace.report.number_format import NS_PER_MS, ms, percent, short
+from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.scenario import apply
 
 if TYPE_CHECKING:

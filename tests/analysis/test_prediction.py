@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.analysis.prediction import (
-    has_device,
     identity,
     interval,
     measured_step,
@@ -215,12 +214,6 @@ def test_a_change_that_leaves_nothing_cannot_be_predicted() -> None:
     """Kernels a thousand million times as fast, and no host: the step would take no time."""
     with pytest.raises(TransformError, match="nothing is left of the step"):
         predict(device_bound(), parse_scenario(["faster_kernels(speedup=1e9)"]))
-
-
-def test_hardware_is_told_by_the_lanes() -> None:
-    """A stream makes a GPU job, threads alone a CPU job."""
-    assert has_device(device_bound())
-    assert not has_device(literal([("step", "host", 0, 10, None)]))
 
 
 def test_added_transfers_are_not_scaled_with_the_recording() -> None:
