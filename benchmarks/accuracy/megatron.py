@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TraceError
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.collectives.concurrent import cost_at_once
+from foretrace.transforms.collectives.cost import cost_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

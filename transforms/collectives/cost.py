@@ -1,4 +1,4 @@
-"""What one collective costs among devices of a cluster: `collective_cost`.
+"""What a collective costs among devices of a cluster, alone or while others run beside it.
 
 In: cluster, devices (positions in the cluster, ring order as given), kind and size. Out: a `Cost`,
 from a table where one has the case, else from the library's form on the cluster's links.
@@ -7,6 +7,7 @@ from a table where one has the case, else from the library's form on the cluster
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -16,7 +17,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.cost_tables import KINDS
 from foretrace.transforms.cluster.link_load import ring_traffic
 from foretrace.transforms.cluster.topology import topology_of
-from foretrace.transforms.collectives.estimate import ALGORITHMS, PROTOCOLS, Estimate
+from foretrace.transforms.collectives.estimate import ALGORITHMS, PROTOCOLS, Estimate, hierarchical
 from foretrace.transforms.collectives.gloo import gloo_estimate
 from foretrace.transforms.collectives.interpolation import Case, look_up
 from foretrace.transforms.collectives.nccl import nccl_estimate
@@ -108,6 +109,41 @@ def collective_cost(
     return _by_table(table, cluster, group, kind, size) or _by_form(estimate)
 
 
+def cost_at_once(
+    cluster: Cluster,
+    groups: Sequence[Sequence[int]],
+    kind: str,
+    size_bytes: float,
+    *,
+    table: CollectiveTable | None = None,
+) -> Cost:
+    """Return what the first of *groups* takes when all of them run the same collective at once.
+
+    Groups that share no link with it change nothing, so those of other machines may be left out.
+    Since all begin and end together, equal shares of the busiest link are max-min fair.
+
+    Examples
+    --------
+    >>> from foretrace.transforms.cluster.presets import ethernet
+    >>> racks = ethernet(4, 1.0, racks=2, uplink_gbit=1.0)
+    >>> alone = cost_at_once(racks, [(0, 2)], "send", 1e6).ns
+    >>> round(cost_at_once(racks, [(0, 2), (1, 3)], "send", 1e6).ns / alone)
+    2
+    """
+    costs = [collective_cost(cluster, group, kind, size_bytes, table=table) for group in groups]
+    asked: defaultdict[str, float] = defaultdict(float)
+    for cost in costs:
+        for link, use in cost.uses:
+            asked[link] += use
+    first = costs[0]
+    crowd = max((asked[link] for link, _ in first.uses), default=1.0)
+    if crowd <= 1:
+        return first
+    uses = tuple((link, min(use, asked[link]) / crowd) for link, use in first.uses)
+    note = f"{first.note}; {len(groups)} at once share its links"
+    return replace(first, ns=round(first.ns * crowd), uses=uses, note=note)
+
+
 def _estimate(
     cluster: Cluster,
     group: tuple[int, ...],
@@ -118,14 +154,21 @@ def _estimate(
 ) -> Estimate:
     if algorithm == "hierarchical" and kind != "all_reduce":
         raise TransformError(f"a hierarchical {kind} is not known: only all_reduce is decomposed")
-    form = gloo_estimate if cluster.transport == "tcp" else nccl_estimate
-    found = form(cluster, group, kind, size, algorithm=algorithm, protocol=protocol)
-    if not found.ns <= LONGEST_NS:
+    library = gloo_estimate if cluster.transport == "tcp" else nccl_estimate
+
+    def stage(kind: str, groups: Sequence[tuple[int, ...]], size: float) -> Estimate:
+        return library(cluster, groups, kind, size, algorithm="ring", protocol=protocol)
+
+    if algorithm == "hierarchical":
+        estimate = hierarchical(cluster, group, size, stage)
+    else:
+        estimate = library(cluster, [group], kind, size, algorithm=algorithm, protocol=protocol)
+    if not estimate.ns <= LONGEST_NS:
         raise TransformError(
             f"{kind} of {size:.3g} bytes would take more than a day on cluster {cluster.name!r}; "
             "are its rates and latencies right?"
         )
-    return found
+    return estimate
 
 
 def _by_form(estimate: Estimate) -> Cost:

@@ -21,11 +21,12 @@ from foretrace.transforms.collectives.estimate import (
     Estimate,
     busy,
     edge_share,
-    hierarchical,
     in_series,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from foretrace.transforms.cluster.link_load import Traffic
     from foretrace.transforms.cluster.model import Cluster
 
@@ -43,14 +44,14 @@ UNSEEN = {"reduce": 0.5, "all_to_all": 0.5}
 
 def gloo_estimate(
     cluster: Cluster,
-    devices: tuple[int, ...],
+    groups: Sequence[tuple[int, ...]],
     kind: str,
     size: float,
     *,
     algorithm: str = "auto",
     protocol: str = "auto",
 ) -> Estimate:
-    """Estimate one collective of *size* bytes among *devices*.
+    """Estimate collectives of *size* bytes that *groups* of equal shape run at the same time.
 
     Raises
     ------
@@ -61,15 +62,6 @@ def gloo_estimate(
         raise TransformError(f"gloo has no protocol {protocol!r}: that is NCCL's")
     if algorithm == "tree":
         raise TransformError(f"gloo has no tree {kind}: it uses a ring")
-    if algorithm == "hierarchical":
-        return hierarchical(
-            cluster, devices, size, lambda k, groups, s: _estimate(cluster, groups, k, s)
-        )
-    return _estimate(cluster, [devices], kind, size)
-
-
-def _estimate(cluster: Cluster, groups: list[tuple[int, ...]], kind: str, size: float) -> Estimate:
-    """Estimate one kind that several groups of the same size run at the same time."""
     ranks = len(groups[0])
     if kind == "broadcast":
         return _broadcast(cluster, groups, size)
@@ -85,7 +77,7 @@ def _estimate(cluster: Cluster, groups: list[tuple[int, ...]], kind: str, size: 
     return _form(cluster, groups, kind, size, size * share, traffic, steps)
 
 
-def _broadcast(cluster: Cluster, groups: list[tuple[int, ...]], size: float) -> Estimate:
+def _broadcast(cluster: Cluster, groups: Sequence[tuple[int, ...]], size: float) -> Estimate:
     """In each round every rank that has the data sends it to one that has not."""
     rounds: list[Estimate] = []
     reached = 1
@@ -103,7 +95,7 @@ def _broadcast(cluster: Cluster, groups: list[tuple[int, ...]], size: float) -> 
 
 def _form(
     cluster: Cluster,
-    groups: list[tuple[int, ...]],
+    groups: Sequence[tuple[int, ...]],
     kind: str,
     size: float,
     crossing: float,

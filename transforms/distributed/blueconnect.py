@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.transforms.collectives.concurrent import cost_at_once
-from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.collectives.cost import collective_cost, cost_at_once
 from foretrace.transforms.collectives.estimate import nested_groups
 from foretrace.transforms.distributed.common.collective_tasks import collectives, workers_of
 from foretrace.transforms.distributed.common.recast_collectives import shared_by, taken_over

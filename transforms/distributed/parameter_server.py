@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.transforms.cluster.placement import Placed
-from foretrace.transforms.collectives.parameter_server_closed_form import fair_share_times
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.distributed.common.gradients import Gradient, gradients, total_bytes
@@ -98,8 +97,7 @@ def parameter_server(
     is that of one worker in either mode.
     Unknown: workers of different speed in mode "asp"; copies between device and host memory; what
     stale gradients cost in convergence.
-    Source: Cynthia (ICPP 2019) and mean value analysis, see `closed_forms`; the project's runs
-    over shaped links.
+    Source: Cynthia (ICPP 2019) and mean value analysis; the project's runs over shaped links.
 
     Examples
     --------
@@ -175,6 +173,28 @@ def _one_by_one(
         _Stage(name, *(round(fixed + busy) for busy in (time, demand, workers * demand)))
         for name, fixed, time, demand in zip(STAGES, rest, times, demands, strict=True)
     )
+
+
+def fair_share_times(alone: float, shared: Sequence[float], workers: int) -> list[float]:
+    """Return how long one of *workers* spends at each shared link, which it uses in every step.
+
+    Without anybody else a step takes *alone*, and the links *shared* times of their own. Workers do
+    not wait for each other, meet at the links at random, and share them evenly: mean value analysis
+    of a closed network, exact for links that serve all at once whatever their times look like
+    (Baskett, Chandy, Muntz and Palacios, 1975).
+
+    Examples
+    --------
+    >>> fair_share_times(10, [10], workers=1), fair_share_times(10, [10], workers=2)
+    ([10.0], [15.0])
+    """
+    waiting = [0.0] * len(shared)
+    times: list[float] = []
+    for present in range(1, workers + 1):
+        times = [own * (1 + queue) for own, queue in zip(shared, waiting, strict=True)]
+        rate = present / (alone + sum(times))
+        waiting = [rate * time for time in times]
+    return times
 
 
 def _range(stages: Sequence[_Stage]) -> str:

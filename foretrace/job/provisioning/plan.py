@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from scipy.special import ndtr, ndtri
 
 from foretrace.errors import RefusedError
-from foretrace.transforms.collectives.parameter_server_closed_form import (
-    overlapped_time,
-    own_pace_time,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,8 +200,8 @@ def closed_form_step(candidate: Candidate, parts: Parts) -> float:
     alone = parts.gradient_bytes / parts.bytes_per_s
     if mode == "ddp":
         half = alone * (machines - 1) / machines
-        return overlapped_time(parts.compute_s, half, half)
+        return max(parts.compute_s, 2 * half)
     if mode == "bsp":
         together = alone * max(candidate.workers / servers, 1.0)
-        return overlapped_time(parts.compute_s, together, together)
-    return own_pace_time(parts.compute_s, alone, alone, candidate.workers, serving=alone / servers)
+        return max(parts.compute_s, 2 * together)
+    return max(parts.compute_s + alone + alone, candidate.workers * (alone / servers))

@@ -6,6 +6,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
+from foretrace.transforms.collectives.cost import _estimate
 from foretrace.transforms.collectives.gloo import gloo_estimate
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -30,7 +31,7 @@ RACKS = ethernet(4, 1.0, racks=2, uplink_gbit=0.3)
 )
 def test_all_reduce_of_two(size: int, gbit: float, measured_ms: float) -> None:
     """Within its own interval, which is 2 % for 1 MiB and more."""
-    found = gloo_estimate(ethernet(2, gbit), (0, 1), "all_reduce", size)
+    found = gloo_estimate(ethernet(2, gbit), [(0, 1)], "all_reduce", size)
 
     assert found.ns / 1e6 == pytest.approx(measured_ms, rel=found.spread)
     assert size < MIB or found.spread < 0.03
@@ -39,7 +40,7 @@ def test_all_reduce_of_two(size: int, gbit: float, measured_ms: float) -> None:
 @pytest.mark.parametrize(("order", "measured_ms"), [((0, 1, 2, 3), 175.2), ((0, 2, 1, 3), 351.2)])
 def test_placement_in_two_racks(order: tuple[int, ...], measured_ms: float) -> None:
     """4 MiB over a shared uplink of 300 Mbit/s: the bottleneck counts the flows."""
-    found = gloo_estimate(RACKS, order, "all_reduce", 4 * MIB)
+    found = gloo_estimate(RACKS, [order], "all_reduce", 4 * MIB)
 
     assert found.ns / 1e6 == pytest.approx(measured_ms, rel=0.003)
 
@@ -48,7 +49,7 @@ def test_reduce_scatter_costs_a_whole_all_reduce() -> None:
     """In this backend it sends as much and takes as long."""
     cluster = ethernet(4, 0.3)
     reduced, scattered = (
-        gloo_estimate(cluster, GROUP, kind, MIB).ns for kind in ("all_reduce", "reduce_scatter")
+        gloo_estimate(cluster, [GROUP], kind, MIB).ns for kind in ("all_reduce", "reduce_scatter")
     )
 
     assert reduced == scattered
@@ -56,8 +57,8 @@ def test_reduce_scatter_costs_a_whole_all_reduce() -> None:
 
 def test_all_gather_is_a_ring() -> None:
     """(n-1)/n of the whole; large ones were slower than that."""
-    small = gloo_estimate(ethernet(4, 0.3), GROUP, "all_gather", MIB // 2)
-    large = gloo_estimate(ethernet(2, 1.0), (0, 1), "all_gather", 8 * MIB)
+    small = gloo_estimate(ethernet(4, 0.3), [GROUP], "all_gather", MIB // 2)
+    large = gloo_estimate(ethernet(2, 1.0), [(0, 1)], "all_gather", 8 * MIB)
 
     assert small.transfer_ns == pytest.approx(0.75 * MIB / 2 / (0.3 / 8) * 1514 / 1448)
     assert large.ns / 1e6 == pytest.approx(51, rel=large.spread)
@@ -65,9 +66,9 @@ def test_all_gather_is_a_ring() -> None:
 
 def test_broadcast_is_a_binomial_tree() -> None:
     """The root sends log2(n) times: 2 S among four; in racks the second round shares the uplink."""
-    four = gloo_estimate(ethernet(4, 0.3), GROUP, "broadcast", MIB)
-    three = gloo_estimate(ethernet(3, 0.3), (0, 1, 2), "broadcast", MIB)
-    racks = gloo_estimate(RACKS, GROUP, "broadcast", MIB)
+    four = gloo_estimate(ethernet(4, 0.3), [GROUP], "broadcast", MIB)
+    three = gloo_estimate(ethernet(3, 0.3), [(0, 1, 2)], "broadcast", MIB)
+    racks = gloo_estimate(RACKS, [GROUP], "broadcast", MIB)
 
     assert four.transfer_ns == pytest.approx(2 * MIB / (0.3 / 8) * 1514 / 1448)
     assert three.transfer_ns == four.transfer_ns
@@ -78,7 +79,7 @@ def test_broadcast_is_a_binomial_tree() -> None:
 @pytest.mark.parametrize(("kind", "share"), [("reduce", 1.5), ("all_to_all", 0.75)])
 def test_kinds_that_were_not_run(kind: str, share: float) -> None:
     """They are costed as gloo is written, and marked."""
-    found = gloo_estimate(ethernet(4, 1.0), GROUP, kind, MIB)
+    found = gloo_estimate(ethernet(4, 1.0), [GROUP], kind, MIB)
 
     assert found.transfer_ns == pytest.approx(share * MIB * 8 * 1514 / 1448)
     assert found.note == f"no {kind} of gloo has been measured"
@@ -87,7 +88,7 @@ def test_kinds_that_were_not_run(kind: str, share: float) -> None:
 
 def test_send() -> None:
     """S over the sender's link."""
-    found = gloo_estimate(ethernet(2, 1.0), (1, 0), "send", MIB)
+    found = gloo_estimate(ethernet(2, 1.0), [(1, 0)], "send", MIB)
 
     assert found.transfer_ns == pytest.approx(MIB * 8 * 1514 / 1448)
     assert set(found.busy) == {"m1>network", "network>m0"}
@@ -95,7 +96,7 @@ def test_send() -> None:
 
 def test_small_messages_may_wait_for_a_tick() -> None:
     """4 KiB took 0.14 ms, or 4."""
-    found = gloo_estimate(ethernet(2, 1.0), (0, 1), "all_reduce", 4 * KIB)
+    found = gloo_estimate(ethernet(2, 1.0), [(0, 1)], "all_reduce", 4 * KIB)
 
     assert found.ns / 1e6 == pytest.approx(0.1, abs=0.05)
     assert found.ns * (1 + found.spread) >= 4e6
@@ -104,7 +105,7 @@ def test_small_messages_may_wait_for_a_tick() -> None:
 
 def test_blueconnect_over_racks() -> None:
     """Inside each rack first; reduce_scatter costs a whole all_reduce there, too."""
-    found = gloo_estimate(RACKS, GROUP, "all_reduce", 4 * MIB, algorithm="hierarchical")
+    found = _estimate(RACKS, GROUP, "all_reduce", 4 * MIB, "hierarchical")
     host, uplink = 8 * 1514 / 1448, 8 / 0.3 * 1514 / 1448
     inside = (1.0 + 0.5) * 4 * MIB * host
     across = 2 * (2 * MIB) * uplink
@@ -114,7 +115,7 @@ def test_blueconnect_over_racks() -> None:
 
 def test_a_host_s_loopback() -> None:
     """The preset for one small machine: 4 MiB took 2.8 to 3.9 ms."""
-    found = gloo_estimate(load_cluster("this-machine"), (0, 1), "all_reduce", 4 * MIB)
+    found = gloo_estimate(load_cluster("this-machine"), [(0, 1)], "all_reduce", 4 * MIB)
 
     assert 2.8 <= found.ns / 1e6 <= 3.9
 
@@ -129,4 +130,4 @@ def test_a_host_s_loopback() -> None:
 def test_what_gloo_does_not_have(settings: dict[str, str], said: str) -> None:
     """NCCL's protocols and trees."""
     with pytest.raises(TransformError, match=said):
-        gloo_estimate(ethernet(2, 1.0), (0, 1), "all_reduce", 1.0, **settings)
+        gloo_estimate(ethernet(2, 1.0), [(0, 1)], "all_reduce", 1.0, **settings)

@@ -12,7 +12,7 @@ from foretrace.graph.network import network_of
 from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import Placed
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.collectives.concurrent import cost_at_once
+from foretrace.transforms.collectives.cost import cost_at_once
 from foretrace.transforms.distributed.blueconnect import blueconnect
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.ddp.ddp import ddp

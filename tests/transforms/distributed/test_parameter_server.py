@@ -11,13 +11,8 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.collectives.parameter_server_closed_form import (
-    fair_share_times,
-    in_step_time,
-    own_pace_time,
-)
 from foretrace.transforms.distributed.network import network
-from foretrace.transforms.distributed.parameter_server import parameter_server
+from foretrace.transforms.distributed.parameter_server import fair_share_times, parameter_server
 from foretrace.transforms.distributed.straggler import straggler
 from tests.support.jobs.sharded import STEP_NS, device_job, host_job
 
@@ -44,14 +39,14 @@ def served(gradients: int, size: float = MB) -> float:
 def test_in_step_all_workers_share_the_server(workers: int) -> None:
     """Pushing and pulling take as many times as long as there are workers."""
     legs = workers * WIRE_NS + START_NS
-    expected = in_step_time(COMPUTE_NS + served(workers), legs, legs)
+    expected = COMPUTE_NS + served(workers) + 2 * legs
 
     assert step(workers=workers) == pytest.approx(expected / 1e6, rel=1e-6)
 
 
 def test_where_only_sending_is_limited_pushes_do_not_meet() -> None:
     """As over links that tc shapes: pulls share what the server sends, pushes share nothing."""
-    expected = in_step_time(COMPUTE_NS + served(2), WIRE_NS + START_NS, 2 * WIRE_NS + START_NS)
+    expected = COMPUTE_NS + served(2) + (WIRE_NS + START_NS) + (2 * WIRE_NS + START_NS)
 
     assert step(ingress=False) == pytest.approx(expected / 1e6, rel=1e-6)
 
@@ -64,7 +59,7 @@ def test_servers_may_be_faster() -> None:
 def test_servers_share_the_parameters() -> None:
     """Two servers for two workers: each link carries what one worker sends."""
     legs = WIRE_NS + START_NS
-    expected = in_step_time(COMPUTE_NS + served(2, MB / 2), legs, legs)
+    expected = COMPUTE_NS + served(2, MB / 2) + 2 * legs
 
     assert step(servers=2) == pytest.approx(expected / 1e6, rel=1e-6)
 
@@ -76,10 +71,18 @@ def test_at_their_own_pace_workers_meet_by_chance(workers: int) -> None:
     shared = [WIRE_NS, served(1), WIRE_NS]
     found = step(workers=workers, mode="asp")
     expected = compute + sum(fair_share_times(compute - ISSUE_NS, shared, workers))
-    least = own_pace_time(compute + served(1), WIRE_NS, WIRE_NS, workers, WIRE_NS)
+    least = max(compute + served(1) + 2 * WIRE_NS, workers * WIRE_NS)
 
     assert found == pytest.approx(expected / 1e6, rel=1e-6)
     assert least / 1e6 * (1 - 1e-6) <= found <= (compute + workers * sum(shared)) / 1e6 * (1 + 1e-6)
+
+
+def test_links_that_are_shared_evenly() -> None:
+    """Alone a worker takes its own time; many keep the slowest link busy all the time."""
+    own, many = (fair_share_times(100, [10, 20], workers) for workers in (1, 1_000))
+
+    assert own == [10, 20]
+    assert 100 + sum(many) == pytest.approx(1_000 * 20, rel=1e-3)
 
 
 def test_pushes_meet_nobody_where_only_sending_is_limited() -> None:

@@ -12,8 +12,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.batching.batch_size import batch_size
-from foretrace.transforms.collectives.concurrent import cost_at_once
-from foretrace.transforms.collectives.cost import Cost
+from foretrace.transforms.collectives.cost import Cost, cost_at_once
 from foretrace.transforms.distributed.common.link_credit import credit_ns
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.pipeline.partition import FIRST

@@ -10,7 +10,7 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers
-from foretrace.transforms.collectives.concurrent import cost_at_once
+from foretrace.transforms.collectives.cost import cost_at_once
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.gradient_ready import last_launched
