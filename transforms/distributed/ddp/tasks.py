@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.transforms.distributed.common.bucket_copies import all_reduces
-from foretrace.transforms.distributed.common.transfers import wait
+from foretrace.transforms.distributed.common.transfers import after, wait
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.primitives import chain, edge_rows
 from foretrace.transforms.edit.side_stream import call_of
@@ -73,9 +73,8 @@ def late_edges(graph: Graph, ready: Rows, transfers: Rows, late_ns: int, lag_ns:
 
 def wait_behind(graph: Graph, transfers: Rows, ends: Rows) -> Graph:
     """Let the task behind each of *ends* on its lane wait for the transfer beside it."""
-    edge = chain(graph)[1][ends]
-    following, shift = (graph.edges[c].to_numpy().astype(np.int64) for c in ("dst", "shift"))
-    return wait(graph, transfers, np.append(following, -1)[edge], shift=np.append(shift, 0)[edge])
+    following, shift = after(graph, ends)
+    return wait(graph, transfers, following, shift=shift)
 
 
 def backward_ends(graph: Graph, where: Mask, rows: Rows) -> Rows:
