@@ -6,46 +6,26 @@ tasks of a group that run at one time run at one rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretrace.graph.model import TASK_KINDS
 from foretrace.graph.network import is_transfer, network_of
-from foretrace.replaying.resources import matches
+from foretrace.replaying.engine.program import Sharing
+from foretrace.replaying.resources import match_pairs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from foretrace.graph.model import Graph
     from foretrace.graph.network import Network
-    from foretrace.replaying.engine.program import Ints
-    from foretrace.replaying.resources import Columns, Flags, Longs
-
-    Floats = NDArray[np.float64]
+    from foretrace.replaying.engine.program import Flags, Floats, Ints, Longs
+    from foretrace.replaying.resources import Columns
 
 FULL = 1 + 1e-9
 """A link that is wanted up to here is not short: rounding of uses that add up to all of it."""
 
 
-class Sharing(NamedTuple):
-    """Groups of tasks with one rate, the links they take, and the groups that slow them.
-
-    ``x`` of group ``g`` are ``x[first_x[g]]`` to ``x[first_x[g + 1]]``.
-    """
-
-    group: Ints  # of each task of the window; −1: at full speed, whatever else runs
-    share: Floats  # speed of each group while a neighbour runs
-    first_neighbour: Ints
-    neighbour: Ints  # groups
-    first_route: Ints
-    link: Ints
-    use: Floats  # share of the link that one task takes at full speed
-    first_user: Ints  # of each link
-    user: Ints  # groups
-
-
-def sharing_of(graph: Graph, tasks: Columns) -> Sharing | None:
+def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
     """Return the groups of *graph*; ``None`` where every task always runs at full speed."""
     network = network_of(graph)
     if network is None:
@@ -134,7 +114,7 @@ def _overlaps(
     carrier = np.concatenate((alone, member))
     carrier_device = np.concatenate((device[alone], np.full(len(member), -1)))
     used = np.unique(place_of_lane[tasks.lane[slows]])
-    one, other = matches(np.concatenate((rank[alone], joined)), places[0][used])
+    one, other = match_pairs(np.concatenate((rank[alone], joined)), places[0][used])
     here, there = carrier_device[one], places[1][used][other]
     meet = (here == there) | (here < 0) | (there < 0)
     return carrier[one[meet]], used[other[meet]], place_of_lane, slows

@@ -13,8 +13,8 @@ from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS, WAITS
 from foretrace.replaying.engine.program import END_END, END_START, START_START, Program
-from foretrace.replaying.link_sharing import sharing_of
-from foretrace.replaying.resources import Columns, codes_of, columns_of, matches, resources
+from foretrace.replaying.link_sharing import find_sharing
+from foretrace.replaying.resources import Columns, codes_of, columns_of, match_pairs, resources
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +75,7 @@ def lower(graph: Graph, repetitions: int) -> Program:
         shift=edges.shift.astype(np.int32),
         release_ns=np.zeros(len(columns.lane), np.int64),
         repetitions=repetitions,
-        sharing=sharing_of(graph, columns),
+        sharing=find_sharing(graph, columns),
     )
 
 
@@ -127,8 +127,8 @@ def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> _Edges
     )
     lanes = np.unique(launches.lane)
     rank = graph.lanes["rank"].to_numpy(np.int64)
-    by_stream, stream = matches(tasks.wait_lane[of_stream], lanes)
-    by_device, anyone = matches(tasks.rank[of_device], rank[lanes])
+    by_stream, stream = match_pairs(tasks.wait_lane[of_stream], lanes)
+    by_device, anyone = match_pairs(tasks.rank[of_device], rank[lanes])
     calls = np.concatenate((of_stream[by_stream], of_device[by_device]))
     lane = lanes[np.concatenate((stream, anyone))]
     is_device = np.arange(len(calls)) >= len(stream)

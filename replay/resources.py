@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.graph.infer.events import matching
 from foretrace.graph.model import TASK_KINDS, WAITS
+from foretrace.util.schema import matches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ def _contests(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterato
 def _locks(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_Contest]:
     """Blocking downloads hold their process' driver lock; launches and copies wait for it."""
     downloads = np.zeros(len(tasks.lane), bool)
-    downloads[call[matching(graph.tasks["name"], _DOWNLOAD)[task]]] = True
+    downloads[call[matches(graph.tasks["name"], _DOWNLOAD)[task]]] = True
     by_kind = tasks.lock == _BY_KIND
     blocking = downloads & (tasks.wait == WAITS.index("own"))
     holds = (tasks.lock == _HOLDS) | (by_kind & blocking)
@@ -128,7 +128,7 @@ def _engines(graph: Graph, tasks: Columns) -> Iterator[_Contest]:
     copies = np.flatnonzero(tasks.kind == TASK_KINDS.index("memcpy"))
     everyone = np.ones(len(tasks.lane), bool)
     for direction in (_DOWNLOAD, _UPLOAD):
-        one_way = copies[matching(graph.tasks["name"], direction)[copies]]
+        one_way = copies[matches(graph.tasks["name"], direction)[copies]]
         yield from _apart(one_way, everyone, tasks.device)
 
 
@@ -147,10 +147,10 @@ def _apart(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contest]:
         yield _Contest(mine, mine[holds[mine]])
 
 
-def matches(one: Longs, other: Longs) -> tuple[Longs, Longs]:
+def match_pairs(one: Longs, other: Longs) -> tuple[Longs, Longs]:
     """Return the positions of all pairs of equal entries of *one* and *other*.
 
-    >>> [column.tolist() for column in matches(np.array([7, 5]), np.array([5, 7, 5]))]
+    >>> [column.tolist() for column in match_pairs(np.array([7, 5]), np.array([5, 7, 5]))]
     [[0, 1, 1], [1, 0, 2]]
     """
     order = np.argsort(other, kind="stable")

@@ -12,7 +12,10 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from foretrace.errors import ForetraceError
 
@@ -100,3 +103,17 @@ def require(
         if str(frame[column.name].dtype) != column.dtype:
             dtype = frame[column.name].dtype
             raise error(f"{what}: column {column.name!r} is {dtype}, expected {column.dtype}")
+
+
+def matches(column: pd.Series, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    """Tell which rows of a category *column* match *pattern*, tested once per category.
+
+    >>> import re
+    >>> import pandas as pd
+    >>> matches(pd.Series(["ab", "b"], dtype="category"), re.compile("^a")).tolist()
+    [True, False]
+    """
+    values = column.array
+    hits = [pattern.search(str(each)) is not None for each in values.categories.tolist()]
+    flags: NDArray[np.bool_] = np.array([*hits, False])[values.codes]
+    return flags

@@ -89,20 +89,6 @@ def matching_codes(names: list[str], pattern: re.Pattern[str]) -> Flags:
     return np.array([*(pattern.search(name) is not None for name in names), False])
 
 
-def matching(column: pd.Series, pattern: re.Pattern[str]) -> Flags:
-    """Tell which rows of a category *column* match *pattern*, tested once per category.
-
-    >>> import re
-    >>> import pandas as pd
-    >>> matching(pd.Series(["ab", "b"], dtype="category"), re.compile("^a")).tolist()
-    [True, False]
-    """
-    values = column.array
-    names = [str(each) for each in values.categories.tolist()]
-    flags: Flags = matching_codes(names, pattern)[values.codes]
-    return flags
-
-
 def last_with(keys: Ints, wanted: Ints) -> Ints:
     """Return for each of *wanted* the position of the last equal key; −1 where there is none.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.events import matching
+from foretrace.util.schema import matches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def _attendance(
 
 def _exchanges(graph: Graph) -> NDArray[np.bool_]:
     """Tell which tasks belong to an all-to-all, which runs as sends and receives."""
-    exchanges = np.append(matching(graph.operators["name"], _ALL_TO_ALL), [False])
+    exchanges = np.append(matches(graph.operators["name"], _ALL_TO_ALL), [False])
     parent = np.append(graph.operators["parent"].to_numpy(), [-1])
     operator = graph.tasks["operator"].to_numpy()
     found = np.zeros(len(operator), bool)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.replaying.engine.program import Ints, Longs
     from foretrace.replaying.engine.state import Flows, Load, State
 
-PARTS = "645c4eea8d96667a"
+PARTS = "a1ccb7115aa52300"
 """Beginning of the SHA-256 of fluid_rates.py and max_min_fair.py: both are part of `run_loop`.
 
 Numba keeps what it compiled until *this* file changes, whatever becomes of those.

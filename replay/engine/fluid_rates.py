@@ -14,9 +14,8 @@ from foretrace.replaying.engine.max_min_fair import fill
 from foretrace.replaying.engine.state import NEVER
 
 if TYPE_CHECKING:
-    from foretrace.replaying.engine.program import Ints, Longs
+    from foretrace.replaying.engine.program import Floats, Ints, Longs
     from foretrace.replaying.engine.state import Records
-    from foretrace.replaying.link_sharing import Floats
 
 
 @njit(cache=True)
@@ -185,26 +184,26 @@ def _refill(
     Links that were met before, at the same time, are done.
     """
     begin = nth = tally.met
-    tally.found = 0
+    tally.tied = 0
     _meet(groups, links, routes, tally, at)
     while nth < tally.met:
         link = links[links[nth].met]
         for p in range(link.first_user, link.end_user):
             user = users[p]
-            if groups[user].running > 0 and not groups[user].is_found:
-                groups[user].is_found = True
-                groups[tally.found].found = user
-                tally.found += 1
+            if groups[user].running > 0 and not groups[user].is_tied:
+                groups[user].is_tied = True
+                groups[tally.tied].tied = user
+                tally.tied += 1
                 _meet(groups, links, routes, tally, user)
         nth += 1
     fill(groups, links, routes, tally, begin)
-    for nth in range(tally.found):
-        one = groups[groups[nth].found]
-        one.is_found = False
+    for nth in range(tally.tied):
+        one = groups[groups[nth].tied]
+        one.is_tied = False
         if one.limit != one.fill_rate:
             _advance(one, tally.now)
             one.fill_rate = one.limit
-            _mark(groups, tally, groups[nth].found)
+            _mark(groups, tally, groups[nth].tied)
 
 
 @njit(cache=True)

@@ -1,6 +1,6 @@
 """Max-min fair shares of links that several transfers take, compiled.
 
-In: the groups found and the links met, records of `state`. Out: their ``limit``.
+In: the groups tied together and the links met, records of `state`. Out: their ``limit``.
 Compiled into `event_loop`, which must be told of changes (see ``PARTS`` there).
 """
 
@@ -19,7 +19,7 @@ _SAME = 1 + 1e-9
 
 @njit(cache=True)
 def fill(groups: Records, links: Records, routes: Records, tally: Any, begin: int) -> None:
-    """Find the rates of the groups found, into ``limit``: max-min fairness.
+    """Find the rates of the groups tied together, into ``limit``: max-min fairness.
 
     Progressive filling of the links met from *begin* on. A transfer is held to an equal share of
     the link that leaves it least. Those that no link holds back, and those on a link that holds
@@ -28,19 +28,19 @@ def fill(groups: Records, links: Records, routes: Records, tally: Any, begin: in
     """
     for nth in range(begin, tally.met):
         links[links[nth].met].left = 1.0
-    size = tally.found
+    size = tally.tied
     while size > 0:
         if not _equal_shares(groups, links, routes, tally, begin, size):
             _rise_alike(groups, links, tally, begin, size)
         still_open = 0
         for nth in range(size):
-            at = groups[nth].found
+            at = groups[nth].tied
             if _is_settled(groups, links, routes, at):
                 taken = groups[at].running * groups[at].limit
                 for p in range(groups[at].first_route, groups[at].end_route):
                     links[routes[p].link].left -= taken * routes[p].use
             else:  # settled groups gather at the end
-                groups[nth].found, groups[still_open].found = groups[still_open].found, at
+                groups[nth].tied, groups[still_open].tied = groups[still_open].tied, at
                 still_open += 1
         size = still_open
 
@@ -54,12 +54,12 @@ def _equal_shares(
         link = links[links[nth].met]
         link.users, link.wanted, link.binds = 0, 0.0, True
     for nth in range(size):
-        group = groups[groups[nth].found]
+        group = groups[groups[nth].tied]
         for p in range(group.first_route, group.end_route):
             links[routes[p].link].users += group.running
             links[routes[p].link].wanted += group.running * routes[p].use
     for nth in range(size):
-        group = groups[groups[nth].found]
+        group = groups[groups[nth].tied]
         limit = 1.0
         for p in range(group.first_route, group.end_route):
             limit = min(limit, _share(links, routes[p]))
@@ -69,7 +69,7 @@ def _equal_shares(
                 links[routes[p].link].binds = False
     settled = False
     for nth in range(size):
-        settled |= _is_settled(groups, links, routes, groups[nth].found)
+        settled |= _is_settled(groups, links, routes, groups[nth].tied)
     return settled
 
 
@@ -92,7 +92,7 @@ def _rise_alike(groups: Records, links: Records, tally: Any, begin: int, size: i
         link = links[links[nth].met]
         link.binds = link.left <= link.wanted * limit * _SAME
     for nth in range(size):
-        groups[groups[nth].found].limit = limit
+        groups[groups[nth].tied].limit = limit
 
 
 @njit(cache=True)

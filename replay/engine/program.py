@@ -8,7 +8,7 @@ numbered repetition by repetition: the starts of all its tasks, then their ends.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,11 @@ from foretrace.errors import GraphError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.replaying.link_sharing import Sharing
-
 Longs: TypeAlias = "NDArray[np.int64]"
 Ints: TypeAlias = "NDArray[np.int32]"
 Bytes: TypeAlias = "NDArray[np.int8]"
 Flags: TypeAlias = "NDArray[np.bool_]"
+Floats: TypeAlias = "NDArray[np.float64]"
 
 END_START = 0
 """``dst`` starts no earlier than the end of ``src`` plus the lag (order on a lane)."""
@@ -40,6 +39,23 @@ class ReplayError(GraphError):
     def __init__(self, text: str, tasks: tuple[int, ...] = ()) -> None:
         super().__init__(text)
         self.tasks = tasks
+
+
+class Sharing(NamedTuple):
+    """Groups of tasks with one rate, the links they take, and the groups that slow them.
+
+    ``x`` of group ``g`` are ``x[first_x[g]]`` to ``x[first_x[g + 1]]``.
+    """
+
+    group: Ints  # of each task of the window; −1: at full speed, whatever else runs
+    share: Floats  # speed of each group while a neighbour runs
+    first_neighbour: Ints
+    neighbour: Ints  # groups
+    first_route: Ints
+    link: Ints
+    use: Floats  # share of the link that one task takes at full speed
+    first_user: Ints  # of each link
+    user: Ints  # groups
 
 
 @dataclass(frozen=True)

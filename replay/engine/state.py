@@ -8,9 +8,8 @@ import numpy as np
 from numba import njit
 
 if TYPE_CHECKING:
-    from foretrace.replaying.engine.program import Flags, Ints, Longs, Program
+    from foretrace.replaying.engine.program import Flags, Floats, Ints, Longs, Program, Sharing
     from foretrace.replaying.engine.topological import Grouped, Prepared
-    from foretrace.replaying.link_sharing import Floats, Sharing
 
 Records: TypeAlias = "np.recarray[Any, Any]"
 
@@ -66,8 +65,8 @@ GROUP = np.dtype(
         ("refill", np.bool_),  # its links must be shared anew
         ("is_marked", np.bool_),  # its rate must be worked out anew
         ("marked", np.int32),  # list of the marked groups, from the first record on
-        ("is_found", np.bool_),  # in the component that is being filled
-        ("found", np.int32),  # list of the groups found, from the first record on
+        ("is_tied", np.bool_),  # in the component that is being filled
+        ("tied", np.int32),  # list of the groups tied together, from the first record on
         ("limit", np.float64),
     ],
     align=True,
@@ -89,7 +88,7 @@ LINK = np.dtype(
 """A link: the groups over it, and scratch."""
 ROUTE = np.dtype([("link", np.int32), ("use", np.float64)], align=True)
 TALLY = np.dtype(
-    [("now", np.int64), ("marked", np.int64), ("met", np.int64), ("found", np.int64)], align=True
+    [("now", np.int64), ("marked", np.int64), ("met", np.int64), ("tied", np.int64)], align=True
 )
 """The time, and how long the lists in groups and links are."""
 

@@ -13,7 +13,7 @@ from foretrace.replaying.replay import replay
 from tests.support.jobs.shared_links import ONE_LINK, job, kernel, transfer
 
 if TYPE_CHECKING:
-    from foretrace.replaying.link_sharing import Sharing
+    from foretrace.replaying.engine.program import Sharing
 
 
 def sharing(*args: object, **settings: object) -> Sharing | None:

@@ -1,10 +1,12 @@
-"""Tables below one another: categories keep their first place, codes follow."""
+"""Tables below one another, whose categories keep their first place; patterns in a column."""
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
-from foretrace.util.schema import stack
+from foretrace.util.schema import matches, stack
 
 
 def test_categories_of_all_tables_are_joined() -> None:
@@ -17,3 +19,10 @@ def test_categories_of_all_tables_are_joined() -> None:
     assert both["kind"].isna().tolist() == [False, False, False, True, False]
     assert both["kind"].cat.categories.tolist() == ["a", "b", "c"]
     assert both["size"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_missing_name_matches_nothing() -> None:
+    """A pattern that every text matches leaves the missing one out."""
+    column = pd.Series(["a", None, "b"], dtype="category")
+
+    assert matches(column, re.compile("")).tolist() == [True, False, True]

@@ -1,21 +1,13 @@
-"""Events as arrays: missing names match nothing, and one rank is cut out of several."""
+"""Events as arrays: one rank is cut out of several."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
-import pandas as pd
 
-from foretrace.graph.infer.events import events_of, last_with, matching
+from foretrace.graph.infer.events import events_of, last_with
 from tests.support.recordings.events import op, trace
-
-
-def test_missing_name_matches_nothing() -> None:
-    """A pattern that every text matches leaves the missing one out."""
-    column = pd.Series(["a", None, "b"], dtype="category")
-
-    assert matching(column, re.compile("")).tolist() == [True, False, True]
 
 
 def test_events_of_one_rank() -> None:

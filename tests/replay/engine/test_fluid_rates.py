@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from foretrace.graph.network import Network, with_network
 from foretrace.replaying.engine.event_loop import PARTS
 from foretrace.replaying.engine.fluid_rates import enter, settle
+from foretrace.replaying.engine.program import Sharing
 from foretrace.replaying.engine.state import flows_before
 from foretrace.replaying.engine.static import run_events, run_static
 from foretrace.replaying.engine.topological import prepare, topological
-from foretrace.replaying.link_sharing import Sharing
 from foretrace.replaying.lower import lower
 from tests.support.jobs.shared_links import (
     ONE_LINK,
