@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import foretrace
 from foretrace.analysis.whatif_catalog import catalogue
 from foretrace.graph import model
+from foretrace.graph.state import JobState
 from foretrace.tracer import trace
 from foretrace.tracer.data_issues import ODDITIES
 from foretrace.transforms.costs.devices import FIGURES, devices
@@ -95,6 +97,14 @@ def schema_page() -> str:
         "## Graph: operators",
         "",
         *_columns(model.OPERATOR_COLUMNS),
+        "## Graph: what is known of the job beside the tables",
+        "",
+        "`graph.state` is a frozen `JobState`; `graph.with_state(...)` gives a graph with another.",
+        "",
+        "| field | type | unit | meaning |",
+        "|---|---|---|---|",
+        *map(_state_row, fields(JobState)),
+        "",
         "## What a reader may have to repair",
         "",
         "Each is counted and shown as a warning; nothing is dropped silently.",
@@ -109,6 +119,11 @@ def schema_page() -> str:
 def _columns(columns: Sequence[Column]) -> list[str]:
     rows = [f"| `{c.name}` | {c.dtype} | {c.unit} | {_cell(c.meaning)} |" for c in columns]
     return ["| column | type | unit | meaning |", "|---|---|---|---|", *rows, ""]
+
+
+def _state_row(declared: Field[Any]) -> str:
+    unit, meaning = declared.metadata["unit"], declared.metadata["meaning"]
+    return f"| `{declared.name}` | `{_cell(str(declared.type))}` | {unit} | {meaning} |"
 
 
 def _cell(text: str) -> str:

@@ -5,10 +5,11 @@ Row numbers are ids. Order on a lane stands in the edges ("thread", "stream"), n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import GraphError
+from foretrace.graph.state import JobState
 from foretrace.util.html_card import card
 from foretrace.util.schema import Column
 
@@ -172,7 +173,11 @@ class Graph:
     rules: Rules = Rules()
     platform: Platform = Platform()
     notes: tuple[str, ...] = ()  # assumptions and warnings, carried into every prediction
-    extra: dict[str, Any] = field(default_factory=dict)
+    state: JobState = field(default_factory=JobState)
+
+    def with_state(self, **changes: Any) -> Graph:
+        """Return the graph with fields of its `JobState` changed."""
+        return replace(self, state=replace(self.state, **changes))
 
     def __repr__(self) -> str:
         """Return what a prompt shows: where the graph is from, how long a step took, its size."""

@@ -6,7 +6,7 @@ task: ``work_ns`` stays the time that a task takes alone; the replay finds out w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
-KEY = "network"
-"""Name in `Graph.extra`."""
 NO_TRANSFER = ("kernel", "memset")
 """Kinds of tasks that, on a communication stream, only prepare a transfer."""
 
@@ -69,13 +67,12 @@ class Network:
 
 def network_of(graph: Graph) -> Network | None:
     """Return the network of *graph*, if it has one."""
-    found: Network | None = graph.extra.get(KEY)
-    return found
+    return graph.state.network
 
 
 def with_network(graph: Graph, network: Network) -> Graph:
     """Return *graph* with *network* in place of the one it had."""
-    return replace(graph, extra={**graph.extra, KEY: network})
+    return graph.with_state(network=network)
 
 
 def is_transfer(graph: Graph) -> NDArray[np.bool_]:

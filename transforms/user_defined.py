@@ -33,7 +33,7 @@ def changed_by(
     """
     copies: dict[str, Any] = {table: getattr(graph, table).copy() for table in TABLES}
     try:
-        changed = function(replace(graph, **copies, extra=dict(graph.extra)), **parameters)
+        changed = function(replace(graph, **copies), **parameters)
     except (ForetraceError, KeyboardInterrupt):
         raise
     except SystemExit as error:

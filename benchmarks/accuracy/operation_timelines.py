@@ -20,7 +20,6 @@ from foretrace.graph.model import Rules
 from foretrace.graph.operation_timeline.tables import STEP
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
-from foretrace.tracer.readers.operation_timeline import SHAPE
 from foretrace.transforms.distributed.straggler import remove_stragglers
 
 if TYPE_CHECKING:
@@ -109,7 +108,8 @@ def _published(folder: Path, job: str) -> dict[str, Any]:
 
 def _parts(graph: Graph, published: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield what keeps the recorded durations: each stage, each replica, each kind of operation."""
-    replicas, stages = graph.extra[SHAPE]["dp"], graph.extra[SHAPE]["pp"]
+    assert graph.state.grid is not None
+    replicas, stages = graph.state.grid
     ranks = np.arange(replicas * stages).reshape(replicas, stages)
     for stage in range(stages):
         yield "stage", str(stage), {"except_ranks": ranks[:, stage].tolist()}

@@ -26,7 +26,7 @@ from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.tracer.step_stats import trimmed_mean
 from foretrace.transforms.costs.activations import activations
-from foretrace.transforms.costs.peak_memory import CHANGES, memory_warnings
+from foretrace.transforms.costs.peak_memory import memory_warnings
 from foretrace.transforms.edit.provenance import samples_ratio
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import attach
@@ -260,7 +260,7 @@ def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Predictio
         + of_pace(graph, known.critical_path, path, ratio)
         + of_change(graph, after, ratio, more)
         + of_prediction(measured, after, error)
-        + memory_warnings(graph, changed, known.kept if CHANGES in changed.extra else None)
+        + memory_warnings(graph, changed, known.kept if changed.state.kept_activations else None)
         + uncovered(graph, changed),
         setting=where,
     )

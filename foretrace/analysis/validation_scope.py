@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from foretrace.transforms.cluster.model import OUTSIDE
-from foretrace.transforms.cluster.placement import KEY, outside_gb_per_s
+from foretrace.transforms.cluster.placement import outside_gb_per_s, workers_placed
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.edit.select import has_device
@@ -31,7 +31,7 @@ def setting(before: Graph, after: Graph) -> str:
     known = hardware(after)
     named = known.name.split("-")[0] if known else "another device"
     found = f"{workers} before, {named if has_device(before) else 'CPU'}"
-    placed = after.extra.get(KEY)
+    placed = workers_placed(after)
     return found if placed is None else f"{found}, {_joined(placed)}"
 
 

@@ -8,7 +8,6 @@ from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.tracer.calibration.file import KNOWN
 from foretrace.tracer.data_issues import disturbances, sentences
 from foretrace.tracer.step_stats import drift
-from foretrace.transforms.cluster.placement import KEY
 from foretrace.transforms.edit.provenance import RULE, applied, warnings
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import calibration_of
@@ -122,7 +121,7 @@ def of_prediction(measured: Measured, after: Timeline, error: ValidatedError) ->
     if error.missing:
         wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
         steps = "the interval covers the variation of the recorded steps only"
-        network = " and network" if KEY in after.graph.extra else ""
+        network = " and network" if after.graph.state.workers else ""
         notes.append(
             f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
             f"hardware{network}: {wrong if error.missed else steps}"

@@ -17,8 +17,7 @@ from foretrace.graph.assemble.tasks import task_table
 from foretrace.graph.infer.api_calls import OWN
 from foretrace.graph.infer.device_tasks import KERNEL
 from foretrace.graph.model import Graph, Platform, Rules
-from foretrace.graph.ranks.match_collectives import Group
-from foretrace.graph.ranks.merge import GROUPS
+from foretrace.graph.state import JobState, ProcessGroup
 
 if TYPE_CHECKING:
     from foretrace.graph.infer.rank import InferredRank
@@ -48,22 +47,21 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
         rules=rules,
         platform=_platform(rank, overhead.usual_ns),
         notes=_notes(rank, chosen),
-        extra={
-            "host_period_ns": window.host_ns,
-            "device_period_ns": window.device_ns,
-            **({GROUPS: _groups(rank, chosen)} if len(meta.ranks) > 1 else {}),
-        },
+        state=JobState(
+            host_period_ns=window.host_ns,
+            process_groups=_process_groups(rank, chosen) if len(meta.ranks) > 1 else None,
+        ),
     )
 
 
-def _groups(rank: InferredRank, chosen: Selection) -> dict[int, Group]:
+def _process_groups(rank: InferredRank, chosen: Selection) -> dict[int, ProcessGroup]:
     """Return the process group of each collective, by row; of those that name one."""
     event = rank.devices.event[chosen.device]
     group = rank.events.category("group", event)
     size = rank.events.column("group_size")[event]
     row = chosen.device_row[chosen.device]
     return {
-        int(row[at]): Group(str(group[at]), int(size[at]))
+        int(row[at]): ProcessGroup(str(group[at]), int(size[at]))
         for at in np.flatnonzero(group.codes >= 0).tolist()
     }
 

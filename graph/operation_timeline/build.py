@@ -47,6 +47,7 @@ from foretrace.graph.operation_timeline.tables import (
     lane_table,
     task_table,
 )
+from foretrace.graph.state import Grid, JobState
 from foretrace.tracer.readers.operation_timeline import SHAPE
 from foretrace.util.schema import table
 
@@ -112,7 +113,7 @@ def build_timeline(trace: Trace, rules: Rules) -> Graph:
         step_samples_ns=tuple(lengths.tolist()),
         rules=rules,
         notes=tuple(notes),
-        extra={SHAPE: {"dp": replicas, "pp": stages}},
+        state=JobState(grid=Grid(replicas, stages)),
     )
 
 

@@ -7,12 +7,12 @@ who attends which meeting, and how long the transfer takes once the last has arr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.state import ProcessGroup
 from foretrace.util.schema import matches
 
 if TYPE_CHECKING:
@@ -32,31 +32,7 @@ NAMED = 8
 """How many ranks a sentence lists at most."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """A process group as a recording names it; ``size`` is −1 where unknown."""
-
-    name: str | None = None
-    size: int = -1
-
-    def __str__(self) -> str:
-        """Return what a sentence calls it."""
-        return f" of group {self.name}" if self.name else ""
-
-    def seen_by(self, rank: int) -> Group:
-        """Return the group with both ends of a pair named: *rank* recorded only the other one.
-
-        >>> [Group(name).seen_by(1).name for name in ("0 ->3", "0 3->", "dp")]
-        ['0 1->3', '0 3->1', 'dp']
-        """
-        pair = _PEER.search(self.name or "")
-        if pair is None:
-            return self
-        ends = "->".join(end or str(rank) for end in pair.groups())
-        return Group(f"{(self.name or '')[: pair.start()]}{ends}", size=2)
-
-
-WORLD = Group()
+WORLD = ProcessGroup()
 """The group of collectives that name none: every recorded rank is in it."""
 
 
@@ -77,11 +53,11 @@ class _Attendance(NamedTuple):
     row: Ints
     rank: Ints
     group: Ints  # place in `groups`
-    groups: list[Group]
+    groups: list[ProcessGroup]
 
 
 def find_meetings(
-    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, Group]]
+    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]]
 ) -> tuple[Meetings | None, list[str]]:
     """Match the collectives of all ranks, group by group; also return what did not match.
 
@@ -125,7 +101,7 @@ def _rank_names(graph: Graph, first_row: Ints) -> list[int]:
 
 
 def _attendance(
-    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, Group]], names: list[int]
+    graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]], names: list[int]
 ) -> _Attendance:
     """List the tasks that need their peers: collectives, all-to-alls, and known pairs."""
     collective = (graph.tasks["kind"] == "collective").to_numpy()
@@ -133,10 +109,10 @@ def _attendance(
     rows = np.flatnonzero(collective | p2p)
     rank = np.searchsorted(first_row, rows, side="right") - 1
     own = rows - first_row[rank]
-    number: dict[Group, int] = {}
+    number: dict[ProcessGroup, int] = {}
     group = np.array(
         [
-            number.setdefault(groups[r].get(row, WORLD).seen_by(names[r]), len(number))
+            number.setdefault(_name_both_ends(groups[r].get(row, WORLD), names[r]), len(number))
             for r, row in zip(rank.tolist(), own.tolist(), strict=True)
         ],
         np.int64,
@@ -160,7 +136,7 @@ def _exchanges(graph: Graph) -> NDArray[np.bool_]:
 
 
 def _check_members(
-    graph: Graph, group: Group, per_rank: Mapping[int, Ints], names: list[int]
+    graph: Graph, group: ProcessGroup, per_rank: Mapping[int, Ints], names: list[int]
 ) -> None:
     """Raise unless everybody who must attend does."""
     present = {names[rank] for rank in per_rank}
@@ -180,7 +156,20 @@ def _check_members(
         )
 
 
-def _expected(group: Group, names: list[int]) -> set[int]:
+def _name_both_ends(group: ProcessGroup, rank: int) -> ProcessGroup:
+    """Return *group* with both ends of a pair named: *rank* recorded only the other one.
+
+    >>> [_name_both_ends(ProcessGroup(name), 1).name for name in ("0 ->3", "0 3->", "dp")]
+    ['0 1->3', '0 3->1', 'dp']
+    """
+    pair = _PEER.search(group.name or "")
+    if pair is None:
+        return group
+    ends = "->".join(end or str(rank) for end in pair.groups())
+    return ProcessGroup(f"{(group.name or '')[: pair.start()]}{ends}", size=2)
+
+
+def _expected(group: ProcessGroup, names: list[int]) -> set[int]:
     """Return the recorded ranks that must be members of *group*."""
     pair = _PAIR.search(group.name or "")
     if pair:
@@ -190,7 +179,7 @@ def _expected(group: Group, names: list[int]) -> set[int]:
 
 
 def _matched(
-    graph: Graph, group: Group, per_rank: Mapping[int, Ints], names: list[int]
+    graph: Graph, group: ProcessGroup, per_rank: Mapping[int, Ints], names: list[int]
 ) -> tuple[Ints, list[str]]:
     """Return the tasks of each meeting, [member, meeting], in order of their start.
 

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-GROUPS = "groups"
-"""Name in `Graph.extra` of one rank's graph: the group of its collectives, by row of its tasks."""
-
 
 def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     """Join the graphs of several ranks.
@@ -52,7 +49,7 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
         )
     joined, first_row = _side_by_side(graphs)
     met, unmatched = find_meetings(
-        joined, first_row, [graph.extra.get(GROUPS, {}) for graph in graphs]
+        joined, first_row, [graph.state.process_groups or {} for graph in graphs]
     )
     notes = [*joined.notes, *unmatched]
     if met is None:
@@ -61,8 +58,7 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
         spent = joined.tasks["duration_ns"].to_numpy()[met.row].sum()
         share = 1 - met.transfer_ns[met.meeting].sum() / max(spent, 1)
         notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
-    extra = {name: value for name, value in joined.extra.items() if name != GROUPS}
-    joined = replace(joined, notes=tuple(notes), extra=extra)
+    joined = replace(joined, notes=tuple(notes)).with_state(process_groups=None)
     together = joined if met is None else _together(joined, met)
     return together if max(steps) > 1 else in_one_window(together, graphs)
 

@@ -34,7 +34,7 @@ def in_one_window(joined: Graph, graphs: Sequence[Graph]) -> Graph:
     """Let *joined*, the *graphs* of several ranks, repeat the window in which all were recorded."""
     began = np.array([_first_start(graph) for graph in graphs])
     ended = np.array(
-        [max(at + graph.extra.get("host_period_ns", 0), _device_end(graph))
+        [max(at + graph.state.host_period_ns, _device_end(graph))
          for at, graph in zip(began, graphs, strict=True)]
     )  # fmt: skip
     if len(set(began)) == 1:

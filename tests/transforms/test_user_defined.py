@@ -68,7 +68,7 @@ def gaps(graph: Graph) -> Graph:
         (field(steps="2"), "steps is str, expected Real"),
         (field(steps=0), "a graph has at least 1 step"),
         (field(measured_step_ns=float("nan")), "measured_step_ns is nan"),
-        (field(extra=None), "extra is NoneType, expected dict"),
+        (field(state=None), "state is NoneType, expected JobState"),
         (field(meta={}), "meta is dict, expected TraceMeta"),
         (tasks(work_ns=2**62), "work_ns adds up to more than 115 days"),
         (tasks(work_ns=-1), "work_ns is -1, out of range"),
@@ -119,7 +119,6 @@ def test_it_may_edit_every_table_in_place() -> None:
     def careless(graph: Graph) -> Graph:
         graph.tasks["work_ns"] *= 2
         graph.lanes["id"] += 1
-        graph.extra["seen"] = True
         return graph
 
     graph = gpu_job()
@@ -128,7 +127,6 @@ def test_it_may_edit_every_table_in_place() -> None:
     assert changed.tasks["work_ns"].sum() == 2 * graph.tasks["work_ns"].sum()
     assert changed.lanes["id"].tolist() != graph.lanes["id"].tolist()
     assert graph.lanes["id"].tolist() == gpu_job().lanes["id"].tolist()
-    assert not graph.extra
 
 
 def test_one_that_changes_nothing_is_said() -> None:

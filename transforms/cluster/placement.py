@@ -17,10 +17,10 @@ from foretrace.transforms.edit.parameters import whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foretrace.graph.model import Graph
+
 RATE = re.compile(r"\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.IGNORECASE)
 SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
-KEY = "cluster"
-"""Name in `Graph.extra`: the `Placed` workers of a job, for what-ifs that move or rewire them."""
 
 
 class Placed(NamedTuple):
@@ -28,6 +28,12 @@ class Placed(NamedTuple):
 
     cluster: Cluster
     devices: tuple[int, ...]
+
+
+def workers_placed(graph: Graph) -> Placed | None:
+    """Return the workers of *graph*, where they are known: what-ifs move or rewire them."""
+    placed = graph.state.workers
+    return placed if isinstance(placed, Placed) else None
 
 
 def gigabits(text: str) -> float:

@@ -7,7 +7,7 @@ from what the recorder saw, the operators' shapes, or the optimizer's passes ove
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Changes = Sequence[tuple[Sequence[str], float]]
 
-CHANGES = "kept_activations"
-"""Name in `Graph.extra`: what what-ifs did to the activations, as (kinds, factor) in order."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """Runs once per parameter in each backward pass; its input has the parameter's shape."""
 GB = 1e9
@@ -77,7 +75,7 @@ def peak_memory(graph: Graph) -> Memory | None:
     >>> peak_memory(keep(graph, 0.5)).activations
     128.0
     """
-    return _peak(graph, activations(graph), graph.extra.get(CHANGES, ()))
+    return _peak(graph, activations(graph), graph.state.kept_activations)
 
 
 def _peak(graph: Graph, kept: Activations, changes: Changes) -> Memory | None:
@@ -108,8 +106,7 @@ def keep(graph: Graph, factor: float, *kinds: str) -> Graph:
 
     What-ifs that change what lives from forward to backward call this.
     """
-    changes = [*graph.extra.get(CHANGES, ()), (list(kinds), factor)]
-    return replace(graph, extra={**graph.extra, CHANGES: changes})
+    return graph.with_state(kept_activations=(*graph.state.kept_activations, (kinds, factor)))
 
 
 def _factors(kept: Activations, changes: Changes) -> npt.NDArray[np.float64]:
@@ -145,12 +142,12 @@ def memory_warnings(
     that keeps no more than before on a device that is no smaller is not looked at.
     """
     there, room = capacity_bytes(before), capacity_bytes(after)
-    changes = after.extra.get(CHANGES, ())
+    changes = after.state.kept_activations
     grows = any(factor > 1 for _, factor in changes)
     if room is None or (not grows and (there is None or room >= there)):
         return ()
     kept = kept or activations(before)
-    old, new = (_peak(before, kept, each) for each in (before.extra.get(CHANGES, ()), changes))
+    old, new = (_peak(before, kept, each) for each in (before.state.kept_activations, changes))
     if old is None or new is None:
         return ()
     needs = new.bytes - max(0.0, old.bytes - (there or np.inf))

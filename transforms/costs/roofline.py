@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-AUTOCAST = "autocast"
-"""Name in `Graph.extra`: the type, and the attention's library, that `amp` moved products to. Their
-kernels keep their fp32 names."""
 MATRIX = ("gemm", "conv")
 TENSOR = ("fp8", "bf16", "fp16", "tf32")
 SIMT_REACHED = 0.85
@@ -89,8 +86,8 @@ class Kernels:
                 of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
         found = np.where(named == UNKNOWN, of_input, named)
         found = np.where(found == UNKNOWN, self._usual(found), found)
-        moved = self.graph.extra.get(AUTOCAST)
-        return np.where(self._cast(found), moved["dtype"], found) if moved else found
+        moved = self.graph.state.autocast
+        return np.where(self._cast(found), moved.dtype, found) if moved else found
 
     def _cast(self, found: npt.NDArray[np.str_]) -> Mask:
         """Return what `amp` moved from the precisions *found* to 16 bits."""
@@ -236,9 +233,9 @@ def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:
     found = np.full(len(graph.tasks), "flash2", dtype="<U13")
     for kind, pattern in reversed(ATTENTION_KINDS):
         found[matches(graph.tasks["name"], pattern)] = kind
-    if moved := graph.extra.get(AUTOCAST):
+    if moved := graph.state.autocast:
         wide = np.isin(precisions(graph.tasks["name"]), ["fp32", "tf32"])
-        found[wide] = moved["attention"]
+        found[wide] = moved.attention
     return found
 
 

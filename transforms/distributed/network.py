@@ -9,7 +9,12 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.network import network_of, with_network
-from foretrace.transforms.cluster.placement import KEY, Placed, gigabits, outside_gb_per_s
+from foretrace.transforms.cluster.placement import (
+    Placed,
+    gigabits,
+    outside_gb_per_s,
+    workers_placed,
+)
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.common.recast_collectives import recost
@@ -58,7 +63,7 @@ def network(
     if latency is not None:
         positive("latency", latency)
     transfers = require(communicates(graph), graph, "collective; put ddp(workers=...) before")
-    placed: Placed | None = graph.extra.get(KEY)
+    placed = workers_placed(graph)
     if placed is None:
         return _recorded(graph, transfers, bandwidth, latency)
     if isinstance(bandwidth, str):

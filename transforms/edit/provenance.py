@@ -1,4 +1,4 @@
-"""What was done to a graph, and what its user must know of that: kept in `Graph.extra`.
+"""What was done to a graph, and what its user must know of that: kept in its `JobState`.
 
 In: a graph before and after a what-if. Out: the graph after, with the what-if written down, where
 its costs came from, by how much the samples of a step grew, and warnings.
@@ -6,8 +6,10 @@ its costs came from, by how much the samples of a step grew, and warnings.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+from foretrace.graph.state import Applied, JobState
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -17,23 +19,11 @@ MULTIPLY = ("faster_kernels", "faster_host", "faster_modules", "gradient_accumul
 """What-ifs whose effects multiply when they are applied again: that may be meant."""
 SETTING = ("replace_kernel", "dataloader", "device", "cpu_cores")
 """What-ifs that say how things are afterwards: once or twice is the same."""
-_APPLIED, _WARNINGS, _SAMPLES, _TOLD = "applied", "warnings", "samples", "calibration_told"
-
-
-class Applied(NamedTuple):
-    """A what-if that was applied: its name, its text, and where the new costs come from.
-
-    ``source`` is "measured" (a calibration), "rule", or "nothing" where nothing changed.
-    """
-
-    name: str
-    text: str
-    source: str
 
 
 def applied(graph: Graph) -> tuple[Applied, ...]:
     """Return every what-if applied to *graph*, in order."""
-    return tuple(graph.extra.get(_APPLIED, ()))
+    return graph.state.applied
 
 
 def add_note(graph: Graph, *notes: str) -> Graph:
@@ -44,22 +34,22 @@ def add_note(graph: Graph, *notes: str) -> Graph:
 
 def warned(graph: Graph, *texts: str) -> Graph:
     """Return *graph* with *texts*, of which every prediction from it warns, each once."""
-    return _with(graph, _WARNINGS, tuple(dict.fromkeys((*warnings(graph), *texts))))
+    return graph.with_state(warnings=tuple(dict.fromkeys((*warnings(graph), *texts))))
 
 
 def warnings(graph: Graph) -> tuple[str, ...]:
     """Return what what-ifs warned of."""
-    return tuple(graph.extra.get(_WARNINGS, ()))
+    return graph.state.warnings
 
 
 def more_samples(graph: Graph, ratio: float) -> Graph:
     """Return *graph*, a step of which now has *ratio* times as many samples."""
-    return _with(graph, _SAMPLES, samples(graph) * ratio)
+    return graph.with_state(samples_ratio=samples(graph) * ratio)
 
 
 def samples(graph: Graph) -> float:
     """Return how many times as many samples a step has as in the recording."""
-    return float(graph.extra.get(_SAMPLES, 1.0))
+    return 1.0 if graph.state.samples_ratio is None else graph.state.samples_ratio
 
 
 def samples_ratio(before: Graph, after: Graph) -> float:
@@ -68,14 +58,14 @@ def samples_ratio(before: Graph, after: Graph) -> float:
     Where no what-if said so, the batch sizes do.
     """
     was, now = before.meta.batch_size, after.meta.batch_size
-    if after.extra.get(_SAMPLES) is before.extra.get(_SAMPLES) and was and now:
+    if after.state.samples_ratio is before.state.samples_ratio and was and now:
         return now / was
     return samples(after) / samples(before)
 
 
 def told(graph: Graph) -> Graph:
     """Return *graph*, in which a calibration told what something costs."""
-    return _with(graph, _TOLD, graph.extra.get(_TOLD, 0) + 1)
+    return graph.with_state(calibration_uses=graph.state.calibration_uses + 1)
 
 
 def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
@@ -83,7 +73,7 @@ def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
 
     One that changed nothing, or that was applied already, is said.
     """
-    is_told = after.extra.get(_TOLD) != before.extra.get(_TOLD)
+    is_told = after.state.calibration_uses != before.state.calibration_uses
     source = NOTHING if _is_same(before, after) else MEASURED if is_told else RULE
     earlier = applied(before)
     if source == NOTHING:
@@ -93,17 +83,13 @@ def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
         after = replace(after, notes=tuple(dict.fromkeys((*after.notes, again))))
     elif name not in SETTING and any(each.text == text for each in earlier):
         after = warned(after, f"{text} was applied already: its effect counts twice")
-    return _with(after, _APPLIED, (*earlier, Applied(name, text, source)))
+    return after.with_state(applied=(*earlier, Applied(name, text, source)))
 
 
 def _is_same(before: Graph, after: Graph) -> bool:
     """Tell whether *after* is the very job *before*: its tables and rules are the same objects."""
     parts = ("tasks", "edges", "lanes", "operators", "platform", "rules")
-    extra = (before.extra.keys() | after.extra.keys()) - {_WARNINGS, _TOLD}
+    state = {each.name for each in fields(JobState)} - {"warnings", "calibration_uses"}
     return all(getattr(after, part) is getattr(before, part) for part in parts) and all(
-        after.extra.get(key) is before.extra.get(key) for key in extra
+        getattr(after.state, name) is getattr(before.state, name) for name in state
     )
-
-
-def _with(graph: Graph, key: str, value: Any) -> Graph:
-    return replace(graph, extra={**graph.extra, key: value})

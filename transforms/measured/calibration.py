@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,12 +134,12 @@ def attach(graph: Graph, calibration: Calibration) -> Graph:
             "the calibration lists other operators than were recorded, so it is of another job or "
             "batch: rules were used",
         )
-    return replace(graph, extra={**graph.extra, "calibration": calibration})
+    return graph.with_state(calibration=calibration)
 
 
 def calibration_of(graph: Graph) -> Calibration | None:
     """Return the calibration attached to *graph*, if any."""
-    found = graph.extra.get("calibration")
+    found = graph.state.calibration
     return found if isinstance(found, Calibration) else None
 
 

@@ -9,7 +9,6 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.ranks.match_collectives import _listed
-from foretrace.graph.ranks.merge import GROUPS
 from foretrace.replaying.replay import replay
 from tests.support.recordings.events import Row, call, kernel, microseconds, steps, trace
 
@@ -69,7 +68,7 @@ def test_groups_smaller_than_the_world_meet_among_themselves() -> None:
 
     assert transfers(graph) == [(0, 50, [0, 1]), (1, 60, [0, 1, 2, 3]), (2, 30, [2, 3])]
     assert graph.lanes["rank"].tolist()[-3:] == [0, 0, 2]
-    assert GROUPS not in graph.extra
+    assert graph.state.process_groups is None
 
 
 def test_a_send_meets_its_receive() -> None:

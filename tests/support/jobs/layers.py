@@ -10,7 +10,6 @@ import pandas as pd
 
 from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
-from foretrace.graph.network import KEY
 from foretrace.tracer.trace import Device, TraceMeta
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def gpu_layers(layers: Sequence[str] = ("0", "1"), *, work: int = 100_000, steps
 
 def without_sharing(graph: Graph) -> Graph:
     """Return *graph* in which transfers and computing leave each other alone."""
-    return replace(graph, extra={k: v for k, v in graph.extra.items() if k != KEY})
+    return graph.with_state(network=None)
 
 
 def transfer_ns(graph: Graph) -> int:

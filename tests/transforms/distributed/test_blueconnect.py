@@ -9,6 +9,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.network import network_of
+from foretrace.graph.state import JobState
 from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import Placed
 from foretrace.transforms.cluster.presets import load_cluster
@@ -94,7 +95,7 @@ def test_uneven_groups_are_refused() -> None:
 def test_a_graph_without_workers_or_sizes_is_refused() -> None:
     """A recording says neither where its ranks are nor, sometimes, how large its tensors were."""
     graph = reduces(9)
-    nothing = replace(graph, extra={})
+    nothing = replace(graph, state=JobState())
     sizeless = replace(graph, tasks=graph.tasks.assign(bytes=np.nan))
 
     with pytest.raises(TransformError, match="blueconnect needs a job whose workers and network"):

@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
-from foretrace.transforms.cluster.placement import KEY, Placed
+from foretrace.transforms.cluster.placement import Placed
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.recast_collectives import recost
@@ -23,7 +23,7 @@ def test_two_racks_over_a_shared_uplink() -> None:
     spread = placement(in_racks(), to="spread")
 
     assert replay(spread).step_ns / 1e6 == pytest.approx(351.2, rel=0.005)
-    assert spread.extra[KEY].devices == (0, 2, 1, 3)
+    assert spread.state.workers.devices == (0, 2, 1, 3)
     assert spread.notes[-1] == ("placement: 4 workers on devices 0, 2, 1, 3 of 4 ranks at 1 Gbit/s")
 
 
@@ -66,7 +66,7 @@ def test_another_cluster() -> None:
     moved = placement(in_racks(), to="packed", cluster="dgx-a100")
 
     assert replay(moved).step_ns < 2_000_000
-    assert moved.extra[KEY].cluster.name == "dgx-a100"
+    assert moved.state.workers.cluster.name == "dgx-a100"
 
 
 def test_the_same_place_changes_nothing() -> None:
@@ -79,7 +79,7 @@ def test_the_same_place_changes_nothing() -> None:
 def test_gathers_and_scatters_move_as_well() -> None:
     """All collectives of fsdp get their cost in the new place."""
     graph = fsdp(host_job(), workers=4, network="1Gbps")
-    racks = with_workers(recost(graph, graph.extra[KEY], RACKS), RACKS)
+    racks = with_workers(recost(graph, graph.state.workers, RACKS), RACKS)
 
     assert replay(placement(racks, to="spread")).step_ns > 1.5 * replay(racks).step_ns
 

@@ -10,9 +10,10 @@ import pytest
 
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
+from foretrace.graph.network import Network, with_network
+from foretrace.graph.state import Applied
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.edit.provenance import (
-    Applied,
     applied,
     more_samples,
     samples,
@@ -65,7 +66,7 @@ def test_what_changes_a_shared_link_alone_changes_something() -> None:
     """Tables are not all there is to a graph."""
 
     def linked(graph: Graph) -> Graph:
-        return replace(graph, extra={**graph.extra, "links": 2})
+        return with_network(graph, Network(("uplink",)))
 
     assert warnings(apply(gpu_job(), [linked])) == ()
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
+from foretrace.graph.state import Autocast
 from foretrace.transforms.compute.amp.cpu import amp_on_host
 from foretrace.transforms.compute.amp.cuda import amp_on_device
 from foretrace.transforms.costs.peak_memory import keep
-from foretrace.transforms.costs.roofline import AUTOCAST
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import has_device
@@ -59,13 +58,12 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     """
     choice("dtype", dtype, DTYPES)
     choice("attention", attention, ATTENTION)
-    if AUTOCAST in graph.extra:
+    if graph.state.autocast is not None:
         raise TransformError("nothing to change: amp was applied to this job already")
     changed = apply_measured(graph, partial(amp, dtype=dtype, attention=attention))
     if changed is None:
         rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
         changed = rule(graph, dtype=dtype)
-    moved = {"dtype": dtype, "attention": attention}
-    changed = replace(changed, extra={**changed.extra, AUTOCAST: moved})
+    changed = changed.with_state(autocast=Autocast(dtype, attention))
     text = f"amp: matrix products and convolutions run in {dtype}"
     return add_note(keep(changed, 0.5, *HALVED), text)

@@ -7,14 +7,13 @@ places.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import KEY, Placed
+from foretrace.transforms.cluster.placement import Placed, workers_placed
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -75,7 +74,7 @@ def workers_of(graph: Graph, what: str) -> Placed:
     TransformError
         Nothing tells; *what* is the what-if that needs them.
     """
-    found: Placed | None = graph.extra.get(KEY)
+    found = workers_placed(graph)
     if found is None:
         raise TransformError(
             f"{what} needs a job whose workers and network are known: put ddp(workers=..., "
@@ -86,4 +85,4 @@ def workers_of(graph: Graph, what: str) -> Placed:
 
 def with_workers(graph: Graph, placed: Placed) -> Graph:
     """Return *graph* as a job of the workers *placed*."""
-    return replace(graph, extra={**graph.extra, KEY: placed})
+    return graph.with_state(workers=placed)

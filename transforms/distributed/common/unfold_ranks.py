@@ -14,7 +14,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.network import Network, network_of, with_network
-from foretrace.transforms.cluster.placement import KEY as CLUSTER
+from foretrace.transforms.cluster.placement import workers_placed
 from foretrace.transforms.edit.columns import Mask, Rows, append, chosen, is_in
 from foretrace.transforms.edit.primitives import edge_rows
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from foretrace.graph.model import Graph
-
-APART = "ranks_apart"
-"""Name in `Graph.extra`: set once the copies of a rank are in the graph."""
 
 
 def ranks_of(graph: Graph) -> Rows:
@@ -72,8 +69,8 @@ def in_turn(lane: Rows) -> tuple[Rows, Rows, Rows]:
 
 def alike(graph: Graph) -> int:
     """Return how many ranks of the job each rank of *graph* stands for."""
-    placed = graph.extra.get(CLUSTER)
-    if placed is None or graph.extra.get(APART):
+    placed = workers_placed(graph)
+    if placed is None or graph.state.ranks_unfolded:
         return 1
     return max(1, len(placed.devices) // len(ranks_of(graph)))
 
@@ -124,7 +121,7 @@ def unfolded(graph: Graph, copies: int) -> Graph:
         tasks=change.tasks,
         edges=change.edges,
         lanes=change.lanes,
-        extra={**graph.extra, APART: True},
+        state=replace(graph.state, ranks_unfolded=True),
     )
     network = network_of(graph)
     return unfolded_graph if network is None else with_network(unfolded_graph, change.on(network))

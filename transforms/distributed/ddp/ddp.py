@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import KEY, Placed, place_workers
+from foretrace.transforms.cluster.placement import Placed, place_workers
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes
@@ -224,7 +224,7 @@ def _changed(
     graph: Graph, found: list[Gradient], workers: int, placed: Placed | None, setup: _Setup
 ) -> Graph:
     """Return a job that runs DDP already with another set-up."""
-    if KEY in graph.extra:
+    if graph.state.workers:
         raise TransformError("this job was given workers already; give them all in one ddp(...)")
     if (recorded := graph.lanes["rank"].nunique()) > 1:
         raise TransformError(

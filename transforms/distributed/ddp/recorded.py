@@ -6,14 +6,13 @@ buckets, other workers, another network, no copies out of the buckets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import KEY
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.common.bucket_copies import (
     all_reduces,
@@ -139,7 +138,7 @@ def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> 
     graph = remove(graph, gone)
     if change.placed is None:
         return graph
-    return replace(graph, extra={**graph.extra, KEY: change.placed})
+    return graph.with_state(workers=change.placed)
 
 
 def _seen(graph: Graph, found: Sequence[Gradient], recorded: Mask, copies: Mask) -> _Gradients:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import KEY, place_workers
+from foretrace.transforms.cluster.placement import place_workers, workers_placed
 from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.workers import check_transport
@@ -23,7 +23,7 @@ from foretrace.transforms.distributed.pipeline.partition import Cut, cut_model
 from foretrace.transforms.distributed.pipeline.schedules import SCHEDULES, turns
 from foretrace.transforms.distributed.pipeline.stage_sizes import boundary_bytes, parameter_shares
 from foretrace.transforms.distributed.pipeline.transfers import connect
-from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import DEGREE, degree_of
+from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import degree_of
 from foretrace.transforms.edit.parameters import choice, whole
 from foretrace.transforms.edit.provenance import add_note, more_samples
 from foretrace.transforms.edit.select import has_device
@@ -172,7 +172,7 @@ def _check_job(graph: Graph, micro_batches: int, backend: str | None) -> None:
             f"micro_batches={micro_batches} makes more than {MOST_TASKS:,} tasks; use fewer, or "
             "record fewer steps"
         )
-    if communicates(graph).any() and DEGREE not in graph.extra:
+    if communicates(graph).any() and graph.state.tensor_parallel is None:
         raise TransformError(
             "this job has several ranks already; give the recording of one worker, and the other "
             "degrees as pipeline(replicas=...) and tensor_parallel(degree=...)"
@@ -187,7 +187,7 @@ def _placed(graph: Graph, shape: Shape, where: Mapping[str, Any]) -> Placed:
     workers = shape.stages * shape.alike
     if workers == 1:
         return place_workers(1, network="1Gbps")
-    known: Placed | None = graph.extra.get(KEY)
+    known = workers_placed(graph)
     if known is None or where["cluster"] is not None or where["network"] is not None:
         return place_workers(workers, **where)
     machines = -(-workers // len(known.cluster.devices))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from foretrace.transforms.collectives.cost import Cost
     from foretrace.transforms.distributed.tensor_parallel.shardable_layers import Sharing
 
-DEGREE = "tensor_parallel"
-"""Name in `Graph.extra`: how many devices share each layer."""
 NAME = "all_reduce of activations (predicted)"
 
 
@@ -106,7 +103,7 @@ def tensor_parallel(
     )
     check_transport(graph, placed.cluster)
     changed = _with_sums(_shared(graph, sharing, degree), sharing, placed)
-    changed = with_workers(replace(changed, extra={**changed.extra, DEGREE: degree}), placed)
+    changed = with_workers(changed.with_state(tensor_parallel=degree), placed)
     return add_note(
         changed,
         f"tensor_parallel: {degree} devices share {len(sharing.pairs)} pairs of linear layers, "
@@ -116,7 +113,7 @@ def tensor_parallel(
 
 def degree_of(graph: Graph) -> int:
     """Return how many devices share each layer."""
-    return int(graph.extra.get(DEGREE, 1))
+    return graph.state.tensor_parallel or 1
 
 
 def _shared(graph: Graph, sharing: Sharing, degree: int) -> Graph:

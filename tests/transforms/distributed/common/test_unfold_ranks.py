@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.network import KEY, Network, with_network
+from foretrace.graph.network import Network, with_network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.unfold_ranks import alike, ranks_apart, unfolded
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
@@ -149,7 +149,8 @@ def test_links_of_the_copies_are_their_own_and_shared_ones_are_one() -> None:
 
     assert apart.lanes["rank"].tolist() == [0, 0, 0, 1, 1, 1, 0, 0]
     assert apart.lanes["kind"].tolist() == ["stream", "link", "stream"] * 2 + ["link"] * 2
-    network = apart.extra[KEY]
+    network = apart.state.network
+    assert network is not None
     assert sorted(network.routes) == [(1, 0, 0.5), (4, 0, 0.5), (6, 0, 0.5), (7, 0, 0.5)]
     assert sorted(network.members) == [(1, 0), (4, 1), (6, 0), (6, 1), (7, 0), (7, 1)]
 

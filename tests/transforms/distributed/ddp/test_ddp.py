@@ -12,7 +12,6 @@ from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.cluster.placement import KEY
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
@@ -37,7 +36,7 @@ def test_the_notes_say_bytes_buckets_and_lateness() -> None:
         "ddp: the slowest worker is 0 ms behind at the end of a step",
     )
     assert changed.meta.world_size == 2
-    assert changed.extra[KEY].devices == (0, 1)
+    assert changed.state.workers.devices == (0, 1)
 
 
 def test_sizes_that_were_given_are_said_to_be() -> None:
@@ -72,7 +71,7 @@ def test_the_command_line_reads_it() -> None:
     given = "bucket_cap_mb=4, parameters=[1, 2], placement=[2, 0, 1]"
     (what_if,) = parse_scenario([f"ddp(workers=3, network='25Gbps', {given})"])
 
-    assert what_if(cpu_job(shapes=[None] * 2)).extra[KEY].devices == (2, 0, 1)
+    assert what_if(cpu_job(shapes=[None] * 2)).state.workers.devices == (2, 0, 1)
 
 
 @pytest.mark.parametrize(

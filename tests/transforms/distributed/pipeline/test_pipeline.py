@@ -10,7 +10,6 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
-from foretrace.graph.network import KEY
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import ethernet
@@ -176,7 +175,7 @@ def test_replicas_add_up_their_gradients_after_the_last_backward_pass() -> None:
 
     assert sums["bytes"].tolist() == [1_000_000.0, 1_000_000.0]
     assert changed.meta.world_size == 8
-    assert len(changed.extra["cluster"].devices) == 8
+    assert len(changed.state.workers.devices) == 8
     grown = replay(changed).step_ns - replay(alone).step_ns
     assert grown == pytest.approx(sums["work_ns"].iloc[0], rel=0.01)
 
@@ -216,7 +215,8 @@ def test_transfers_that_can_meet_on_a_link_share_it() -> None:
     changed = pipeline(
         cpu_layers(("0", "1", "2")), stages=3, micro_batches=2, network="1Gbps", activation_mb=1
     )
-    network = changed.extra[KEY]
+    network = changed.state.network
+    assert network is not None
 
     assert network.slowed == ("host",)
     assert 0 < network.compute_share < 1
@@ -307,5 +307,7 @@ def test_many_ranks_and_links_find_their_next_event() -> None:
     changed = pipeline(job, stages=8, micro_batches=8, **WIRE)
     alone, beside = replay(without_sharing(changed)).step_ns, replay(changed).step_ns
 
-    assert changed.extra[KEY].compute_share < 1
+    network = changed.state.network
+    assert network is not None
+    assert network.compute_share < 1
     assert alone < beside < 2 * alone

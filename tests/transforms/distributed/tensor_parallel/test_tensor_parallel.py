@@ -130,9 +130,9 @@ def test_a_pipeline_uses_the_cluster_of_its_shared_layers() -> None:
         forward_and_backward(layers, device=True), degree=2, cluster="dgx-a100"
     )
     changed = pipeline(shared, stages=2, micro_batches=1, replicas=1)
-    placed = changed.extra["cluster"]
+    placed = changed.state.workers
 
-    assert placed.cluster.name == shared.extra["cluster"].cluster.name
+    assert placed.cluster.name == shared.state.workers.cluster.name
     assert placed.devices == (0, 1, 2, 3)
 
 

@@ -1,0 +1,115 @@
+"""What is known of a job beside its tables, declared once: `JobState`.
+
+In: what inference and what-ifs leave for those that come after them. Out: one frozen record per
+graph; docs/schema.md prints its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from foretrace.graph.network import Network
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """A process group as a recording names it; ``size`` is −1 where unknown."""
+
+    name: str | None = None
+    size: int = -1
+
+    def __str__(self) -> str:
+        """Return what a sentence calls it."""
+        return f" of group {self.name}" if self.name else ""
+
+
+class Grid(NamedTuple):
+    """How the ranks of a recorded timeline of operations are arranged."""
+
+    replicas: int
+    stages: int
+
+
+class Autocast(NamedTuple):
+    """What `amp` moved products to: the type, and the library of the attention kernels."""
+
+    dtype: str
+    attention: str
+
+
+class Applied(NamedTuple):
+    """A what-if that was applied: its name, its text, and where the new costs come from.
+
+    ``source`` is "measured" (a calibration), "rule", or "nothing" where nothing changed.
+    """
+
+    name: str
+    text: str
+    source: str
+
+
+def _says(meaning: str, unit: str = "") -> dict[str, str]:
+    """Return what the schema page says of a field."""
+    return {"meaning": meaning, "unit": unit}
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What is known of a job beside its tables; `Graph.with_state` makes a graph with more of it.
+
+    What a room above the graph owns (clusters, calibrations) is held and not looked into.
+    """
+
+    host_period_ns: float = field(
+        default=0.0, metadata=_says("step of the host in the recorded window", "ns")
+    )
+    process_groups: Mapping[int, ProcessGroup] | None = field(
+        default=None,
+        metadata=_says("of one rank of several: the group of each collective, by row in tasks"),
+    )
+    grid: Grid | None = field(
+        default=None,
+        metadata=_says("of a timeline of operations: data-parallel replicas and pipeline stages"),
+    )
+    network: Network | None = field(
+        default=None, metadata=_says("links that lanes share, and what overlapping costs")
+    )
+    workers: Any = field(
+        default=None,
+        metadata=_says("the `Placed` workers of the job: their cluster, and the device of each"),
+    )
+    ranks_unfolded: bool = field(
+        default=False, metadata=_says("the copies of the recorded rank are in the graph")
+    )
+    tensor_parallel: int | None = field(
+        default=None,
+        metadata=_says("devices that share each layer, where `tensor_parallel` was applied"),
+    )
+    autocast: Autocast | None = field(
+        default=None,
+        metadata=_says("what `amp` moved products to; their kernels keep their fp32 names"),
+    )
+    kept_activations: tuple[tuple[tuple[str, ...], float], ...] = field(
+        default=(),
+        metadata=_says("what what-ifs did to the activations: kinds (none: all) and factor"),
+    )
+    calibration: Any = field(
+        default=None, metadata=_says("the `Calibration` that goes before every rule")
+    )
+    calibration_uses: int = field(
+        default=0, metadata=_says("how often a calibration said what something costs")
+    )
+    applied: tuple[Applied, ...] = field(
+        default=(), metadata=_says("every what-if applied, in order")
+    )
+    warnings: tuple[str, ...] = field(
+        default=(), metadata=_says("what what-ifs warn of in every prediction")
+    )
+    samples_ratio: float | None = field(
+        default=None,
+        metadata=_says("samples of a step over those recorded, where a what-if changed them"),
+    )
