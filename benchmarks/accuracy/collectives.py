@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.transforms.cluster.cost_tables import CollectiveTable, table_of
+from foretrace.transforms.cluster.cost_tables import CollectiveTable, make_table
 from foretrace.transforms.cluster.nvlink_rings import directed_rings
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
@@ -83,7 +83,7 @@ class CheckRow:
 def measured(folder: Path, device: str, topology: str) -> CollectiveTable:
     """Return vTrain's table of "a100" or "v100", read from its *folder*."""
     files = [folder / f"{device}_allreduce_{n}gpu_1M-1024M.csv.gz" for n in RANKS]
-    return table_of(e for path in files for e in read_log(path, topology=topology).entries)
+    return make_table(e for path in files for e in read_log(path, topology=topology).entries)
 
 
 def a100_rows(folder: Path) -> list[CollectiveRow]:

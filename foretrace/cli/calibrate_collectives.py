@@ -25,7 +25,7 @@ def measured_collectives(
         There is no place to write to, or nothing could be measured.
     """
     from foretrace.tracer.lab.network.collective_sweep import gpu_name, gpus, sweep_collectives
-    from foretrace.transforms.cluster.cost_tables import described, merge, write_table
+    from foretrace.transforms.cluster.cost_tables import describe, merge, write_table
     from foretrace.transforms.collectives.sweep_costs import cost_table
     from foretrace.transforms.costs.devices import find_device
     from foretrace.util.atomic_write import check_writable
@@ -47,4 +47,4 @@ def measured_collectives(
         tables.append(cost_table(cells, device=device, topology=""))
     table = merge(tables)
     write_table(table, out)
-    return f"wrote {out}: {described(table)}\n"
+    return f"wrote {out}: {describe(table)}\n"

@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.transforms.cluster.cost_tables import CollectiveTable, Entry
+    from foretrace.transforms.cluster.cost_tables import CollectiveTable, CostEntry
 
 
 def import_nccl_tests(
@@ -31,11 +31,11 @@ def import_nccl_tests(
     ] = None,
 ) -> None:
     """Turn logs of nccl-tests into a table of what collectives cost."""
-    from foretrace.transforms.cluster.cost_tables import described, write_table
+    from foretrace.transforms.cluster.cost_tables import describe, write_table
 
     table = imported(logs, cluster=cluster, ranks=ranks)
     write_table(table, out)
-    sys.stdout.write(f"wrote {out}: {described(table)}\n")
+    sys.stdout.write(f"wrote {out}: {describe(table)}\n")
 
 
 def imported(
@@ -50,7 +50,7 @@ def imported(
     ForetraceError
         A file holds no results, or does not fit the cluster.
     """
-    from foretrace.transforms.cluster.cost_tables import is_table, merge, read_table, table_of
+    from foretrace.transforms.cluster.cost_tables import is_table, make_table, merge, read_table
     from foretrace.transforms.collectives.nccl_tests_log import read_log
 
     tables = []
@@ -61,11 +61,11 @@ def imported(
         log = read_log(path, ranks=ranks)
         for reason, lines in sorted(log.left_out.items()):
             sys.stderr.write(f"foretrace: {path}: {lines} line(s) {reason}\n")
-        tables.append(table_of(log.entries if cluster is None else _placed(log.entries, cluster)))
+        tables.append(make_table(log.entries if cluster is None else _placed(log.entries, cluster)))
     return merge(tables)
 
 
-def _placed(entries: Sequence[Entry], cluster: str) -> list[Entry]:
+def _placed(entries: Sequence[CostEntry], cluster: str) -> list[CostEntry]:
     """Return the entries with the topology that as many packed devices of *cluster* have."""
     from foretrace.transforms.cluster.presets import load_cluster
     from foretrace.transforms.cluster.topology import topology_of

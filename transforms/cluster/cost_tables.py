@@ -1,7 +1,7 @@
-"""Measured costs of collectives: a table on disk, interpolated inside and extended with care.
+"""Measured costs of collectives: a table, in memory and on disk.
 
 In: rows of (device, topology, kind, ranks, bytes, ns, spread), from nccl-tests or a sweep. Out: a
-`CollectiveTable`, as Parquet, and what it says about a case.
+`CollectiveTable`, as Parquet; `collectives.interpolation` says what it tells about a case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KEYS = ["device", "topology", "kind", "ranks", "bytes"]
 KEY, FORMAT, WHAT = b"foretrace", 1, "collectives"
 
 
-class Entry(NamedTuple):
+class CostEntry(NamedTuple):
     """One measured cost; the fields are those of `COLLECTIVE_COLUMNS`."""
 
     device: str
@@ -62,20 +62,20 @@ class CollectiveTable:
         """Return the number of entries."""
         return len(self.entries)
 
-    def fitting(self, device: str, topology: str, kind: str) -> pd.DataFrame:
+    def select(self, device: str, topology: str, kind: str) -> pd.DataFrame:
         """Return the rows of this kind that were measured there, or that do not say where."""
         rows = self.entries
         there = rows["device"].isin({device, ""}) & rows["topology"].isin({topology, ""})
         return rows[there & (rows["kind"] == kind)]
 
 
-def table_of(entries: Iterable[Entry]) -> CollectiveTable:
+def make_table(entries: Iterable[CostEntry]) -> CollectiveTable:
     """Return the table of *entries*; repeats of a case become their mean, and widen its spread.
 
     Examples
     --------
-    >>> twice = [Entry("", "", "send", 2, 100, ns) for ns in (90.0, 110.0)]
-    >>> table_of(twice).entries[["ns", "spread"]].values.tolist()
+    >>> twice = [CostEntry("", "", "send", 2, 100, ns) for ns in (90.0, 110.0)]
+    >>> make_table(twice).entries[["ns", "spread"]].values.tolist()
     [[100.0, 0.1]]
     """
     import pandas as pd
@@ -85,10 +85,10 @@ def table_of(entries: Iterable[Entry]) -> CollectiveTable:
     mean = cases["ns"].mean()
     range_ns = cases["ns"].max() - cases["ns"].min()
     spread = np.maximum(cases["spread"].max(), range_ns / 2 / mean)
-    return _sorted(pd.DataFrame({"ns": mean, "spread": spread}).reset_index())
+    return _sort(pd.DataFrame({"ns": mean, "spread": spread}).reset_index())
 
 
-def described(measured: CollectiveTable) -> str:
+def describe(measured: CollectiveTable) -> str:
     """Return in words what a table has: entries by kind and ranks."""
     groups = measured.entries.groupby(["kind", "ranks"], observed=True).size()
     parts = [f"{kind} of {ranks} ranks, {count:,} sizes" for (kind, ranks), count in groups.items()]
@@ -100,7 +100,7 @@ def merge(tables: Sequence[CollectiveTable]) -> CollectiveTable:
     import pandas as pd
 
     plain = [t.entries.astype({"device": str, "topology": str, "kind": str}) for t in tables]
-    return _sorted(pd.concat(plain).drop_duplicates(KEYS, keep="last"))
+    return _sort(pd.concat(plain).drop_duplicates(KEYS, keep="last"))
 
 
 def write_table(measured: CollectiveTable, path: Path) -> None:
@@ -109,9 +109,9 @@ def write_table(measured: CollectiveTable, path: Path) -> None:
     import pyarrow.parquet as pq
 
     content = pa.Table.from_pandas(measured.entries, preserve_index=False)
-    described = json.dumps({"format": FORMAT, "what": WHAT}).encode()
+    metadata = json.dumps({"format": FORMAT, "what": WHAT}).encode()
     buffer = io.BytesIO()
-    pq.write_table(content.replace_schema_metadata({KEY: described}), buffer, compression="zstd")
+    pq.write_table(content.replace_schema_metadata({KEY: metadata}), buffer, compression="zstd")
     write_atomically(path, buffer.getvalue())
 
 
@@ -135,16 +135,16 @@ def read_table(path: str | Path) -> CollectiveTable:
     name = Path(path).name
     try:
         content = pq.read_table(io.BytesIO(Path(path).read_bytes()))
-        described = json.loads((content.schema.metadata or {}).get(KEY, b"{}"))
+        metadata = json.loads((content.schema.metadata or {}).get(KEY, b"{}"))
     except OSError as error:
         raise TraceError(f"{name}: cannot be read ({error.strerror or error})") from error
     except (pa.ArrowException, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise TraceError(f"{name}: no table of collectives ({reason})") from error
-    if not isinstance(described, dict) or described.get("what") != WHAT:
+    if not isinstance(metadata, dict) or metadata.get("what") != WHAT:
         raise TraceError(f"{name}: a Parquet file, but no table of collectives")
-    if described.get("format") != FORMAT:
-        raise TraceError(f"{name}: of format {described.get('format')}, this reads {FORMAT}")
+    if metadata.get("format") != FORMAT:
+        raise TraceError(f"{name}: of format {metadata.get('format')}, this reads {FORMAT}")
     missing = [c.name for c in COLLECTIVE_COLUMNS if c.name not in content.column_names]
     if missing:
         raise TraceError(f"{name}: lacks the column {missing[0]!r}")
@@ -153,20 +153,20 @@ def read_table(path: str | Path) -> CollectiveTable:
         raise TraceError(f"{name}: column {empty[0]!r} has missing values")
     try:
         frame = content.select([c.name for c in COLLECTIVE_COLUMNS]).to_pandas()
-        return _checked(_sorted(frame), name)
+        return _check(_sort(frame), name)
     except (ValueError, TypeError) as error:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"{name}: a column holds something else than numbers") from error
 
 
-def _sorted(frame: pd.DataFrame) -> CollectiveTable:
+def _sort(frame: pd.DataFrame) -> CollectiveTable:
     ordered = frame.astype({"device": str, "topology": str, "kind": str}).sort_values(KEYS)
     values = {c.name: ordered[c.name].to_numpy() for c in COLLECTIVE_COLUMNS}
     return CollectiveTable(table(COLLECTIVE_COLUMNS, values, len(ordered)))
 
 
-def _checked(measured: CollectiveTable, name: str) -> CollectiveTable:
+def _check(measured: CollectiveTable, name: str) -> CollectiveTable:
     rows = measured.entries
     unknown = set(rows["kind"].unique()) - set(KINDS)
     if unknown:

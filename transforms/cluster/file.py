@@ -101,7 +101,7 @@ class _Reader:
         self.sources: dict[str, str] = {}
 
     def cluster(self) -> Cluster:
-        self.known(self.content, TABLES, "the file")
+        self.check_keys(self.content, TABLES, "the file")
         devices = self.devices()
         links = {name: self.link(name, row) for name, row in self.table_of("links", dict).items()}
         return Cluster(
@@ -114,54 +114,54 @@ class _Reader:
             levels=tuple(self.level(row, links) for row in self.table_of("level", list)),
             start=self.start(self.table_of("collectives", dict)),
             host=self.host(self.table_of("host", dict)),
-            table=self.measured(self.content.get("table")),
+            table=self.read_measured(self.content.get("table")),
             sources=self.sources,
         )
 
     def link(self, name: str, row: Any) -> Link:
         where = f"links.{name}"
-        row = self.known(row, LINK_KEYS, where)
+        row = self.check_keys(row, LINK_KEYS, where)
         if "gb_per_s" not in row:
-            raise self.wrong(f"{where} does not say its gb_per_s")
+            raise self.error(f"{where} does not say its gb_per_s")
         figures: dict[str, Any] = {
             key: self.figure(row[key], f"{where}.{key}", may_be_zero=key != "gb_per_s")
             for key in LINK_KEYS[1:]
             if key in row
         }
         if not 0 < figures.get("efficiency", 1.0) <= 1:
-            raise self.wrong(f"{where}.efficiency is {figures['efficiency']:g}, not in (0, 1]")
+            raise self.error(f"{where}.efficiency is {figures['efficiency']:g}, not in (0, 1]")
         for key in ("latency_ns", "burst_bytes"):
             figures[key] = int(figures.get(key, 0))
         medium = self.one_of(f"{where}.medium", row.get("medium"), MEDIA)
         return Link(name, medium, **figures)
 
     def devices(self) -> tuple[str, ...]:
-        found = self.table_of("devices", list)
-        for name in found:
+        names = self.table_of("devices", list)
+        for name in names:
             if not isinstance(name, str) or name == OUTSIDE:
-                raise self.wrong(f"a device is called by a name of its own, not {name!r}")
-            if found.count(name) > 1:
-                raise self.wrong(f"devices has {name!r} more than once")
-        return tuple(found)
+                raise self.error(f"a device is called by a name of its own, not {name!r}")
+            if names.count(name) > 1:
+                raise self.error(f"devices has {name!r} more than once")
+        return tuple(names)
 
     def machine(self, devices: tuple[str, ...], links: Mapping[str, Link]) -> nx.Graph:
         """Return the graph of one machine; several wires between two nodes add up."""
         graph = nx.Graph()
         graph.add_nodes_from(devices)
         for row in self.table_of("wire", list):
-            wire = self.known(row, WIRE_KEYS, "a wire")
+            wire = self.check_keys(row, WIRE_KEYS, "a wire")
             link = self.link_named(wire.get("link"), links, "a wire")
             count = self.count(wire.get("count", 1), "a wire's count")
             for pair in self.list_of(wire.get("pairs", []), "a wire's pairs"):
                 if not _is_pair(pair):
-                    raise self.wrong(f"a wire joins two nodes, not {pair!r}")
+                    raise self.error(f"a wire joins two nodes, not {pair!r}")
                 if graph.has_edge(*pair):
-                    raise self.wrong(f"{pair[0]!r} and {pair[1]!r} are wired twice; use count")
+                    raise self.error(f"{pair[0]!r} and {pair[1]!r} are wired twice; use count")
                 graph.add_edge(*pair, link=link, count=count)
         return graph
 
     def level(self, row: Any, links: Mapping[str, Link]) -> Level:
-        row = self.known(row, LEVEL_KEYS, "a level")
+        row = self.check_keys(row, LEVEL_KEYS, "a level")
         name = str(row.get("name", "switch"))
         return Level(
             name=name,
@@ -171,7 +171,7 @@ class _Reader:
         )
 
     def start(self, row: Any) -> Start:
-        row = self.known(row, START_KEYS, "collectives")
+        row = self.check_keys(row, START_KEYS, "collectives")
         return Start(
             **{
                 key: self.figure(value, f"collectives.{key}", may_be_zero=key != "copy_gb_per_s")
@@ -180,7 +180,7 @@ class _Reader:
         )
 
     def host(self, row: Any) -> Host:
-        row = self.known(row, HOST_KEYS, "host")
+        row = self.check_keys(row, HOST_KEYS, "host")
         times = {
             key: self.figure(row[key], f"host.{key}", may_be_zero=True)
             for key in HOST_KEYS[:-1]
@@ -189,80 +189,80 @@ class _Reader:
         return Host(**times, contention=self.contention(row.get("contention", [])))
 
     def contention(self, rows: Any) -> tuple[tuple[float, float, float], ...]:
-        found = []
+        speeds = []
         for row in self.list_of(rows, "host.contention"):
             where = "host.contention"
-            known = self.known(row, CONTENTION_KEYS, where)
+            table = self.check_keys(row, CONTENTION_KEYS, where)
             rate, compute, transfer = (
-                self.figure(known.get(key), f"{where}.{key}", may_be_zero=False)
+                self.figure(table.get(key), f"{where}.{key}", may_be_zero=False)
                 for key in CONTENTION_KEYS
             )
             if max(compute, transfer) > 1:
-                raise self.wrong(f"{where} at {rate:g} Gbit/s has a speed above 1")
-            found.append((rate, compute, transfer))
-        return tuple(sorted(found))
+                raise self.error(f"{where} at {rate:g} Gbit/s has a speed above 1")
+            speeds.append((rate, compute, transfer))
+        return tuple(sorted(speeds))
 
-    def measured(self, name: Any) -> CollectiveTable | None:
+    def read_measured(self, name: Any) -> CollectiveTable | None:
         """Return the table of collectives that the file names, relative to itself."""
         if name is None:
             return None
         if not isinstance(name, str):
-            raise self.wrong(f"table is {name!r}, expected the name of a file")
+            raise self.error(f"table is {name!r}, expected the name of a file")
         return read_table(self.folder / name)
 
     def figure(self, given: Any, where: str, *, may_be_zero: bool) -> float:
         """Return a figure, and keep its source."""
         value = given
         if isinstance(given, dict):
-            self.known(given, ("value", "source"), where)
+            self.check_keys(given, ("value", "source"), where)
             value, source = given.get("value"), given.get("source")
             if not isinstance(source, str) or source not in self.table_of("sources", dict):
-                raise self.wrong(f"{where} names the source {source!r}, which [sources] lacks")
+                raise self.error(f"{where} names the source {source!r}, which [sources] lacks")
             self.sources[where] = str(self.content["sources"][source])
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(f"{where} is {value!r}, expected a number")
+            raise self.error(f"{where} is {value!r}, expected a number")
         if value == 0 and may_be_zero:
             return 0.0
         return positive(value, f"cluster {self.name!r}: {where}")
 
     def link_named(self, name: Any, links: Mapping[str, Link], where: str) -> Link:
         if not isinstance(name, str) or name not in links:
-            raise self.wrong(f"{where} uses the link {name!r}, which [links] lacks")
+            raise self.error(f"{where} uses the link {name!r}, which [links] lacks")
         return links[name]
 
     def table_of(self, key: str, kind: type) -> Any:
-        found = self.content.get(key, kind())
-        if not isinstance(found, kind):
-            raise self.wrong(f"{key} is not a {'list' if kind is list else 'table'}")
-        return found
+        value = self.content.get(key, kind())
+        if not isinstance(value, kind):
+            raise self.error(f"{key} is not a {'list' if kind is list else 'table'}")
+        return value
 
     def list_of(self, given: Any, what: str) -> list[Any]:
         if not isinstance(given, list):
-            raise self.wrong(f"{what} is not a list")
+            raise self.error(f"{what} is not a list")
         return given
 
     def count(self, given: Any, what: str) -> int:
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise self.wrong(f"{what} is {given!r}, expected a whole number from 1 on")
+            raise self.error(f"{what} is {given!r}, expected a whole number from 1 on")
         return given
 
     def one_of(self, what: str, given: Any, allowed: Collection[str]) -> str:
         if given not in allowed:
-            raise self.wrong(f"{what} is {given!r}, not one of {', '.join(allowed)}")
+            raise self.error(f"{what} is {given!r}, not one of {', '.join(allowed)}")
         return str(given)
 
-    def known(self, row: Any, allowed: Collection[str], where: str) -> dict[str, Any]:
+    def check_keys(self, row: Any, allowed: Collection[str], where: str) -> dict[str, Any]:
         """Return *row* if it is a table with no other keys than *allowed*."""
         if not isinstance(row, dict):
-            raise self.wrong(f"{where} is not a table")
+            raise self.error(f"{where} is not a table")
         for key in row:
             if key not in allowed:
                 near = get_close_matches(key, allowed, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise self.wrong(f"{where} has the unknown key {key!r}{hint}")
+                raise self.error(f"{where} has the unknown key {key!r}{hint}")
         return row
 
-    def wrong(self, text: str) -> TransformError:
+    def error(self, text: str) -> TransformError:
         return TransformError(f"cluster {self.name!r}: {text}")
 
 

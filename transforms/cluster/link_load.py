@@ -181,7 +181,7 @@ def _parent(child: int, total: int) -> int:
     return above if above < total else child ^ bit
 
 
-def merged(traffics: Iterable[Traffic]) -> Traffic:
+def merge_traffic(traffics: Iterable[Traffic]) -> Traffic:
     """Return the traffic of several groups that communicate at the same time."""
     together = Traffic()
     for one in traffics:

@@ -115,8 +115,8 @@ class Host:
         if not self.contention or gbit <= 0:
             return 1.0, 1.0
         rates, *speeds = np.array(self.contention).T
-        at, known = np.log(gbit), np.log(rates)
-        compute, transfer = (float(np.interp(at, known, speed)) for speed in speeds)
+        at, log_rates = np.log(gbit), np.log(rates)
+        compute, transfer = (float(np.interp(at, log_rates, speed)) for speed in speeds)
         return compute, transfer
 
 

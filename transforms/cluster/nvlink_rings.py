@@ -51,8 +51,8 @@ def rings(machine: nx.Graph, devices: tuple[str, ...]) -> tuple[tuple[str, ...],
 
 def directed_rings(machine: nx.Graph, devices: tuple[str, ...]) -> int:
     """Return how many rings run at once, each loading one direction of its links."""
-    found = len(rings(machine, devices))
-    return found if len(devices) == PAIR else 2 * found
+    count = len(rings(machine, devices))
+    return count if len(devices) == PAIR else 2 * count
 
 
 @lru_cache(maxsize=4096)
@@ -67,9 +67,9 @@ def chain(machine: nx.Graph, devices: tuple[str, ...]) -> tuple[str, ...]:
     """
     direct = machine.subgraph(devices)
     for start in sorted(devices):
-        found = _path(direct, [start])
-        if found:
-            return tuple(found)
+        order = _path(direct, [start])
+        if order:
+            return tuple(order)
     return ()
 
 
@@ -86,8 +86,8 @@ def _disjoint(
     for at, cycle in enumerate(cycles):
         used = Counter(frozenset(edge) for edge in edges_of(cycle))
         if most and used <= free:
-            found = [cycle, *_disjoint(cycles[at:], free - used, most - 1)]
-            best = max(best, found, key=len)
+            chosen = [cycle, *_disjoint(cycles[at:], free - used, most - 1)]
+            best = max(best, chosen, key=len)
         if len(best) == most:
             break
     return best
@@ -97,4 +97,4 @@ def _path(direct: nx.Graph, taken: list[str]) -> list[str]:
     if len(taken) == len(direct):
         return taken
     following: Iterable[str] = sorted(set(direct[taken[-1]]) - set(taken))
-    return next((found for n in following if (found := _path(direct, [*taken, n]))), [])
+    return next((path for n in following if (path := _path(direct, [*taken, n]))), [])

@@ -49,14 +49,14 @@ def gigabits(text: str) -> float:
     >>> gigabits("25Gbps"), gigabits("300 Mbit/s"), gigabits("12.5 GB/s")
     (25.0, 0.3, 100.0)
     """
-    found = RATE.fullmatch(text) if isinstance(text, str) else None
+    match = RATE.fullmatch(text) if isinstance(text, str) else None
     try:
-        value = float(found[1]) if found else 0.0
+        value = float(match[1]) if match else 0.0
     except ValueError:
         value = 0.0
-    if found is None or value <= 0:
+    if match is None or value <= 0:
         raise TransformError(f'network={text!r} is no rate; write one as in network="25Gbps"')
-    return value * SCALE[found[2].lower()] * (8.0 if found[3].startswith("B") else 1.0)
+    return value * SCALE[match[2].lower()] * (8.0 if match[3].startswith("B") else 1.0)
 
 
 def place_workers(
@@ -95,8 +95,8 @@ def place_workers(
             f"nothing says what joins {workers} workers; give cluster=... (a preset or a file) or "
             'network="25Gbps"'
         )
-    found = _cluster(workers, cluster, network, nodes)
-    return Placed(found, _devices(found, workers, nodes, placement))
+    chosen = _cluster(workers, cluster, network, nodes)
+    return Placed(chosen, _devices(chosen, workers, nodes, placement))
 
 
 def _cluster(
@@ -107,11 +107,11 @@ def _cluster(
         return ethernet(max(workers, nodes or 1), rate or 0.0)
     if not isinstance(cluster, str | Cluster):
         raise TransformError(f"cluster={cluster!r} is neither a preset nor a file")
-    found = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
-    needed = nodes or -(-workers // len(found.devices))
-    if needed > found.machines:
-        found = load_cluster(cluster, nodes=needed) if isinstance(cluster, str) else found
-    return found if rate is None else found.with_network(gb_per_s=rate / 8)
+    chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+    needed = nodes or -(-workers // len(chosen.devices))
+    if needed > chosen.machines:
+        chosen = load_cluster(cluster, nodes=needed) if isinstance(cluster, str) else chosen
+    return chosen if rate is None else chosen.with_network(gb_per_s=rate / 8)
 
 
 def _devices(

@@ -130,10 +130,10 @@ def load_cluster(name_or_path: str, nodes: int | None = None) -> Cluster:
     >>> load_cluster("dgx-a100", nodes=2).size
     16
     """
-    return _checked(read_cluster(name_or_path), nodes)
+    return _check_once(read_cluster(name_or_path), nodes)
 
 
 @lru_cache(maxsize=64)
-def _checked(cluster: Cluster, nodes: int | None) -> Cluster:
+def _check_once(cluster: Cluster, nodes: int | None) -> Cluster:
     """Keep one object per cluster, since what is known about its topology is kept by object."""
     return check(cluster if nodes is None else replace(cluster, machines=nodes))

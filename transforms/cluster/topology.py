@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 def by_machine(cluster: Cluster, devices: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """Return machine to the names of its devices in the group; machines as they first occur."""
-    found: dict[int, list[str]] = {}
+    members_of: dict[int, list[str]] = {}
     for device in devices:
         machine, name = cluster.place(device)
-        found.setdefault(machine, []).append(name)
-    return {machine: tuple(sorted(names)) for machine, names in found.items()}
+        members_of.setdefault(machine, []).append(name)
+    return {machine: tuple(sorted(names)) for machine, names in members_of.items()}
 
 
 @lru_cache(maxsize=64)

@@ -187,24 +187,25 @@ def _by_table(
     """Return what the table says, extended by the form where it has to be; None: it has nothing."""
 
     def form(ranks: int, of_size: float) -> Estimate:
-        there, devices = _resized(cluster, group, ranks) or (cluster, group)
+        there, devices = _resize(cluster, group, ranks) or (cluster, group)
         return _estimate(there, devices, kind, of_size)
 
     def rate(ranks: int) -> float | None:
-        found = _resized(cluster, group, ranks)
-        traffic = ring_traffic(*found) if found else None
+        resized = _resize(cluster, group, ranks)
+        traffic = ring_traffic(*resized) if resized else None
         return 1 / traffic.ns_per_byte if traffic and not traffic.note else None
 
     case = Case(cluster.device, topology_of(cluster, group), kind, len(group), size)
-    found = look_up(table, case, form, rate)
-    if found is None:
+    measured = look_up(table, case, form, rate)
+    if measured is None:
         return None
-    ns = max(found.ns, 1.0)
-    return Cost(round(ns), "table", found.spread, _shares(form(len(group), size), ns), found.note)
+    ns = max(measured.ns, 1.0)
+    uses = _shares(form(len(group), size), ns)
+    return Cost(round(ns), "table", measured.spread, uses, measured.note)
 
 
 @lru_cache(maxsize=256)
-def _resized(
+def _resize(
     cluster: Cluster, group: tuple[int, ...], ranks: int
 ) -> tuple[Cluster, tuple[int, ...]] | None:
     """Return *ranks* devices placed as the group is, from the first on; None: impossible."""

@@ -13,7 +13,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.link_load import (
     exchange_traffic,
     flow_traffic,
-    merged,
+    merge_traffic,
     ring_traffic,
 )
 from foretrace.transforms.cluster.topology import hop_outside
@@ -69,9 +69,9 @@ def gloo_estimate(
         traffic = flow_traffic(cluster, tuple((g[0], g[1], 1.0) for g in groups))
         return _form(cluster, groups, kind, size, size, traffic, 1)
     if kind == "all_to_all":
-        traffic = merged(exchange_traffic(cluster, group) for group in groups)
+        traffic = merge_traffic(exchange_traffic(cluster, group) for group in groups)
         return _form(cluster, groups, kind, size, size / ranks, traffic, ranks - 1)
-    traffic = merged(ring_traffic(cluster, group) for group in groups)
+    traffic = merge_traffic(ring_traffic(cluster, group) for group in groups)
     share = edge_share("all_gather" if kind == "all_gather" else "all_reduce", ranks)
     steps = ranks - 1 if kind == "all_gather" else 2 * (ranks - 1)
     return _form(cluster, groups, kind, size, size * share, traffic, steps)

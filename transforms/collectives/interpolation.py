@@ -48,7 +48,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Found:
+class TableCost:
     """What a table says: ns, spread (share), and in words how it was found."""
 
     ns: float
@@ -92,9 +92,9 @@ def fit(rows: pd.DataFrame, rates: Mapping[int, float], *, kind: str, copies: bo
     >>> import pandas as pd
     >>> rows = [(n, s, 5e3 + 1e3 * (n - 1) + s * 2 * (n - 1) / n / 10)
     ...         for n in (2, 4) for s in (10**6, 10**7)]
-    >>> found = fit(pd.DataFrame(rows, columns=["ranks", "bytes", "ns"]), {2: 20, 4: 20},
-    ...             kind="all_reduce", copies=False)
-    >>> round(found.base_ns), round(found.hop_ns), round(found.slowness, 3)
+    >>> fitted = fit(pd.DataFrame(rows, columns=["ranks", "bytes", "ns"]), {2: 20, 4: 20},
+    ...              kind="all_reduce", copies=False)
+    >>> round(fitted.base_ns), round(fitted.hop_ns), round(fitted.slowness, 3)
     (5000, 1000, 2.0)
     """
     ranks = rows["ranks"].to_numpy(np.float64)
@@ -102,9 +102,9 @@ def fit(rows: pd.DataFrame, rates: Mapping[int, float], *, kind: str, copies: bo
     ns = rows["ns"].to_numpy(np.float64)
     crossing = np.array([edge_share(kind, n) / rates[n] for n in rows["ranks"].tolist()])
     columns = np.column_stack([np.ones_like(ns), ranks - 1, size * crossing, size * copies])
-    found = _not_negative(columns / ns[:, None], needed=2)
-    worst = float(np.abs(columns @ found / ns - 1).max())
-    base_ns, hop_ns, slowness, copy = map(float, found)
+    terms = _not_negative(columns / ns[:, None], needed=2)
+    worst = float(np.abs(columns @ terms / ns - 1).max())
+    base_ns, hop_ns, slowness, copy = map(float, terms)
     return Fit(kind, base_ns, hop_ns, slowness, copy, worst)
 
 
@@ -115,13 +115,15 @@ def _not_negative(columns: np.ndarray, *, needed: int) -> np.ndarray:
         solved = np.linalg.lstsq(columns[:, kept], np.ones(len(columns)), rcond=None)[0]
         worst = min((x, at) for x, at in zip(solved, kept, strict=True) if at != needed or x > 0)
         if worst[0] >= 0:
-            found = np.zeros(columns.shape[1])
-            found[kept] = solved
-            return found
+            terms = np.zeros(columns.shape[1])
+            terms[kept] = solved
+            return terms
         kept.remove(worst[1])
 
 
-def look_up(measured: CollectiveTable, case: Case, form: LibraryForm, rate: Rate) -> Found | None:
+def look_up(
+    measured: CollectiveTable, case: Case, form: LibraryForm, rate: Rate
+) -> TableCost | None:
     """Return what the table says about *case*; None where it has nothing on device and topology.
 
     *form* is the library's estimate for so many ranks and bytes, *rate* the nominal bandwidth of
@@ -132,39 +134,39 @@ def look_up(measured: CollectiveTable, case: Case, form: LibraryForm, rate: Rate
     TransformError
         The table has other numbers of ranks only, and this group's devices have no ring.
     """
-    rows = measured.fitting(case.device, case.topology, case.kind)
+    rows = measured.select(case.device, case.topology, case.kind)
     same = rows[rows["ranks"] == case.ranks]
     if len(same):
         return _along_sizes(same, case, form)
     rates = {int(n): rate(int(n)) for n in rows["ranks"].unique()}
-    known = {n: found for n, found in rates.items() if found is not None}
-    if not known:
+    ring_rates = {n: each for n, each in rates.items() if each is not None}
+    if not ring_rates:
         return None
     own = rate(case.ranks)
     if own is None:
         raise TransformError(
             f"{case.kind} among {case.ranks}: these devices have no ring of direct links, so the "
-            f"table's {_listed(known)} ranks tell nothing about them; measure {case.ranks} ranks, "
-            "or leave the table out"
+            f"table's {_list_ranks(ring_rates)} ranks tell nothing about them; measure "
+            f"{case.ranks} ranks, or leave the table out"
         )
-    usable = rows[rows["ranks"].isin(known)]
-    if len(known) == 1:
+    usable = rows[rows["ranks"].isin(ring_rates)]
+    if len(ring_rates) == 1:
         return _from_one(usable, case, form)
     near = _near(usable, case.size)
-    fitted = fit(near, known, kind=case.kind, copies=case.topology == "switch")
-    return Found(
+    fitted = fit(near, ring_rates, kind=case.kind, copies=case.topology == "switch")
+    return TableCost(
         fitted.ns(case.ranks, case.size, own),
         fitted.worst + float(near["spread"].mean()),
-        f"table: extended from {_listed(known)} to {case.ranks} ranks",
+        f"table: extended from {_list_ranks(ring_rates)} to {case.ranks} ranks",
     )
 
 
-def _along_sizes(rows: pd.DataFrame, case: Case, form: LibraryForm) -> Found:
+def _along_sizes(rows: pd.DataFrame, case: Case, form: LibraryForm) -> TableCost:
     """Interpolate between sizes; outside them, scale the form to the nearest entry."""
     size, ns, spread = (rows[name].to_numpy(np.float64) for name in ("bytes", "ns", "spread"))
     if size[0] <= case.size <= size[-1]:
         at = np.log(case.size), np.log(size)
-        return Found(
+        return TableCost(
             float(np.exp(np.interp(*at, np.log(ns)))),
             float(np.interp(*at, spread)),
             f"table of {case.ranks} ranks",
@@ -172,7 +174,7 @@ def _along_sizes(rows: pd.DataFrame, case: Case, form: LibraryForm) -> Found:
     nearest = 0 if case.size < size[0] else len(size) - 1
     wider = _drift(size, ns, nearest, case, form)
     ratio = form(case.ranks, case.size).ns / form(case.ranks, size[nearest]).ns
-    return Found(
+    return TableCost(
         float(ns[nearest] * ratio),
         float(spread[nearest]) + wider + EXTENDED,
         f"table of {case.ranks} ranks, extended from {size[nearest]:,.0f} bytes by the form",
@@ -191,12 +193,12 @@ def _drift(size: np.ndarray, ns: np.ndarray, nearest: int, case: Case, form: Lib
     return float(per_octave * octaves)
 
 
-def _from_one(rows: pd.DataFrame, case: Case, form: LibraryForm) -> Found:
+def _from_one(rows: pd.DataFrame, case: Case, form: LibraryForm) -> TableCost:
     """Scale what one other number of ranks takes by what the form says about the difference."""
     ranks = int(rows["ranks"].iloc[0])
     there = _along_sizes(rows, Case(case.device, case.topology, case.kind, ranks, case.size), form)
     here = form(case.ranks, case.size)
-    return Found(
+    return TableCost(
         there.ns * here.ns / form(ranks, case.size).ns,
         there.spread + here.spread,
         f"{there.note}, taken to {case.ranks} by the form",
@@ -211,5 +213,5 @@ def _near(rows: pd.DataFrame, size: float) -> pd.DataFrame:
     return near if len(near) >= LEAST_ROWS and len(set(near["ranks"])) > 1 else rows
 
 
-def _listed(ranks: Mapping[int, float]) -> str:
+def _list_ranks(ranks: Mapping[int, float]) -> str:
     return ", ".join(map(str, sorted(ranks)))

@@ -19,7 +19,7 @@ from foretrace.transforms.cluster.link_load import (
     Traffic,
     exchange_traffic,
     flow_traffic,
-    merged,
+    merge_traffic,
     ring_traffic,
     tree_traffic,
 )
@@ -114,8 +114,8 @@ class _Call:
 
     @cached_property
     def capability(self) -> float:
-        known = find_device(self.cluster.device)
-        return known.capability if known else 0.0
+        device = find_device(self.cluster.device)
+        return device.capability if device else 0.0
 
     @cached_property
     def hop(self) -> tuple[str, float]:
@@ -133,15 +133,15 @@ class _Call:
     def ring(self) -> Traffic:
         """Per byte of a ring edge; of kinds without a ring, per byte between two devices."""
         if self.kind == "all_to_all":
-            return _merged([exchange_traffic(self.cluster, group) for group in self.groups])
+            return _merge([exchange_traffic(self.cluster, group) for group in self.groups])
         if self.kind == "send":
             return flow_traffic(self.cluster, tuple((g[0], g[1], 1.0) for g in self.groups))
-        return _merged([ring_traffic(self.cluster, group) for group in self.groups])
+        return _merge([ring_traffic(self.cluster, group) for group in self.groups])
 
     @cached_property
     def tree(self) -> Traffic:
         """Per byte of the whole."""
-        return _merged([tree_traffic(self.cluster, group) for group in self.groups])
+        return _merge([tree_traffic(self.cluster, group) for group in self.groups])
 
     @property
     def crossing(self) -> float:
@@ -208,8 +208,8 @@ def _best(call: _Call, algorithm: str, protocol: str) -> Estimate:
     )
 
 
-def _merged(traffics: list[Traffic]) -> Traffic:
-    return traffics[0] if len(traffics) == 1 else merged(traffics)
+def _merge(traffics: list[Traffic]) -> Traffic:
+    return traffics[0] if len(traffics) == 1 else merge_traffic(traffics)
 
 
 def _options(call: _Call, algorithm: str, protocol: str) -> list[tuple[str, str]]:

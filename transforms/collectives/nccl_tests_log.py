@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TraceError
-from foretrace.transforms.cluster.cost_tables import Entry
+from foretrace.transforms.cluster.cost_tables import CostEntry
 from foretrace.transforms.costs.devices import find_device
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ UNITS = "have a time that does not match their bandwidth"
 
 
 @dataclass(frozen=True)
-class Log:
+class TestsLog:
     """What one log holds: its entries, and the lines left out, counted by reason."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[CostEntry, ...]
     left_out: Counter[str] = field(default_factory=Counter)
 
 
@@ -67,7 +67,7 @@ class _Test:
     lines: list[list[str]] = field(default_factory=list)
 
 
-def read_log(path: Path, *, topology: str = "", ranks: int | None = None) -> Log:
+def read_log(path: Path, *, topology: str = "", ranks: int | None = None) -> TestsLog:
     """Read one log, plain or gzipped; or one file of vTrain's tables.
 
     Parameters
@@ -94,7 +94,7 @@ def read_log(path: Path, *, topology: str = "", ranks: int | None = None) -> Log
     if not entries:
         why = "".join(f"; {lines} line(s) {reason}" for reason, lines in sorted(left_out.items()))
         raise TraceError(f"{path}: no result of nccl-tests in it{why}")
-    return Log(tuple(entries), left_out)
+    return TestsLog(tuple(entries), left_out)
 
 
 def _text(path: Path) -> str:
@@ -117,12 +117,12 @@ def _tests(text: str, path: Path) -> Iterator[_Test]:
     test = _Test(_kind(named[1]) if named else None)
     for raw in text.splitlines():
         line = PREFIX.sub("", raw)
-        found = TEST.search(line)
-        if (found and "concluded" not in line) or "Using devices" in line:
+        title = TEST.search(line)
+        if (title and "concluded" not in line) or "Using devices" in line:
             if test.lines:
                 yield test
                 test = _Test(test.kind)
-            test.kind = _kind(found[1]) if found else test.kind
+            test.kind = _kind(title[1]) if title else test.kind
         elif rank := RANK.search(line):
             test.ranks.add(int(rank[1]))
             test.hosts.add(rank[2])
@@ -142,18 +142,18 @@ def _kind(name: str) -> str | None:
 
 def _ranks_of(test: _Test, given: int | None, path: Path) -> int:
     """Return how many ranks took part; where they are not listed, from the bus bandwidth."""
-    found = given or len(test.ranks) or _ranks_by_bandwidth(test)
+    ranks = given or len(test.ranks) or _ranks_by_bandwidth(test)
     if test.kind is None:
-        known = ", ".join(KINDS_OF_TESTS)
-        raise TraceError(f"{path}: does not say which test it is of, or none of {known}")
-    if not found:
+        tests = ", ".join(KINDS_OF_TESTS)
+        raise TraceError(f"{path}: does not say which test it is of, or none of {tests}")
+    if not ranks:
         raise TraceError(f"{path}: does not say how many ranks took part; give --ranks")
-    if found == 1:
+    if ranks == 1:
         raise TraceError(
             f"{path}: one rank exchanges nothing; nccl-tests built without MPI runs every process "
             "as a group of its own"
         )
-    return found
+    return ranks
 
 
 def _ranks_by_bandwidth(test: _Test) -> int:
@@ -166,7 +166,7 @@ def _ranks_by_bandwidth(test: _Test) -> int:
     return round(1 / (1 - best[2] / best[1] / whole))
 
 
-def _entries(test: _Test, topology: str, ranks: int, left_out: Counter[str]) -> Iterator[Entry]:
+def _entries(test: _Test, topology: str, ranks: int, left_out: Counter[str]) -> Iterator[CostEntry]:
     device = _device(test.device)
     for line in test.lines:
         blocks = _numbers(line, test.block)
@@ -185,7 +185,7 @@ def _entries(test: _Test, topology: str, ranks: int, left_out: Counter[str]) -> 
             times = [1000 * time_us for time_us, *_ in blocks]
             mean = sum(times) / len(times)
             spread = (max(times) - min(times)) / 2 / mean
-            yield Entry(device, topology, str(test.kind), ranks, size, mean, spread)
+            yield CostEntry(device, topology, str(test.kind), ranks, size, mean, spread)
 
 
 def _numbers(line: Sequence[str], block: int) -> list[tuple[float, float, float]] | None:
@@ -194,13 +194,13 @@ def _numbers(line: Sequence[str], block: int) -> list[tuple[float, float, float]
     if block not in {width, 2 * width} or len(line) < block + 3:
         return None
     try:
-        found = [
+        blocks = [
             (float(line[at]), float(line[at + 1]), float(line[at + 2]))
             for at in range(len(line) - block, len(line), width)
         ]
     except ValueError:
         return None
-    return found if all(0 < time_us < math.inf for time_us, *_ in found) else None
+    return blocks if all(0 < time_us < math.inf for time_us, *_ in blocks) else None
 
 
 def _checks(line: Sequence[str], block: int) -> list[str]:
@@ -220,11 +220,11 @@ def _is_consistent(size: int, time_us: float, algorithm_gb_per_s: float) -> bool
 
 
 def _device(recorded: str) -> str:
-    known = find_device(recorded)
-    return known.name if known else recorded
+    device = find_device(recorded)
+    return device.name if device else recorded
 
 
-def _vtrain(text: str, path: Path, topology: str) -> Log:
+def _vtrain(text: str, path: Path, topology: str) -> TestsLog:
     """Read size, count, type and twice time in ns and bus bandwidth; the rest is in the name."""
     named = re.search(r"(?:(a100|v100)_allreduce_)?(\d+)gpu", path.name, re.IGNORECASE)
     if not named:
@@ -238,7 +238,9 @@ def _vtrain(text: str, path: Path, topology: str) -> Log:
             times = float(out), float(inside)
             mean = sum(times) / len(times)
             spread = (max(times) - min(times)) / 2 / mean
-            entry = Entry(device, topology, "all_reduce", int(named[2]), int(size), mean, spread)
+            entry = CostEntry(
+                device, topology, "all_reduce", int(named[2]), int(size), mean, spread
+            )
         except (ValueError, ZeroDivisionError):
             left_out[UNREADABLE] += 1
             continue
@@ -248,4 +250,4 @@ def _vtrain(text: str, path: Path, topology: str) -> Log:
             left_out[UNREADABLE] += 1
     if not entries:
         raise TraceError(f"{path}: no result of vTrain's NCCL tables in it")
-    return Log(tuple(entries), left_out)
+    return TestsLog(tuple(entries), left_out)

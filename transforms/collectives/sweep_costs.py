@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.tracer.lab.network.cells import collective_rows
-from foretrace.transforms.cluster.cost_tables import KINDS, Entry, table_of
+from foretrace.transforms.cluster.cost_tables import KINDS, CostEntry, make_table
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.cluster.topology import topology_of
 
@@ -27,8 +27,8 @@ def cost_table(
     *topology* is that of processes that talk over TCP, at the rate that each cell says, unless it
     is given.
     """
-    return table_of(
-        Entry(
+    return make_table(
+        CostEntry(
             device,
             _topology(row["rate_mbit"], row["ranks"]) if topology is None else topology,
             row["kind"],

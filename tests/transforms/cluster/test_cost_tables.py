@@ -12,11 +12,11 @@ import pytest
 from foretrace.errors import TraceError
 from foretrace.transforms.cluster.cost_tables import (
     CollectiveTable,
-    Entry,
+    CostEntry,
     is_table,
+    make_table,
     merge,
     read_table,
-    table_of,
     write_table,
 )
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROWS = [
-    Entry("A", "switch", "all_reduce", 4, 200, 20.0, 0.1),
-    Entry("A", "switch", "all_reduce", 4, 100, 10.0, 0.0),
-    Entry("", "", "send", 2, 100, 5.0, 0.0),
+    CostEntry("A", "switch", "all_reduce", 4, 200, 20.0, 0.1),
+    CostEntry("A", "switch", "all_reduce", 4, 100, 10.0, 0.0),
+    CostEntry("", "", "send", 2, 100, 5.0, 0.0),
 ]
 DESCRIBED = {"format": 1, "what": "collectives"}
 
 
-def rows_of(table: CollectiveTable) -> list[Entry]:
+def rows_of(table: CollectiveTable) -> list[CostEntry]:
     """Return the entries as they went in."""
-    return [Entry(*row) for row in table.entries.itertuples(index=False)]
+    return [CostEntry(*row) for row in table.entries.itertuples(index=False)]
 
 
 def written(path: Path, described: Any = DESCRIBED, **columns: Any) -> Path:
     """Write a file that differs from a good one in *columns* or what it says about itself."""
-    values = {name: [getattr(row, name) for row in ROWS] for name in Entry._fields} | columns
+    values = {name: [getattr(row, name) for row in ROWS] for name in CostEntry._fields} | columns
     table = pa.table({name: v for name, v in values.items() if v is not None})
     text = json.dumps(described).encode()
     pq.write_table(table.replace_schema_metadata({b"foretrace": text}), path)
@@ -47,7 +47,7 @@ def written(path: Path, described: Any = DESCRIBED, **columns: Any) -> Path:
 
 def test_there_and_back(tmp_path: Path) -> None:
     """A table is sorted, and the same after reading."""
-    table = table_of(ROWS)
+    table = make_table(ROWS)
     write_table(table, tmp_path / "x.parquet")
     again = read_table(tmp_path / "x.parquet")
 
@@ -60,25 +60,25 @@ def test_repeats_widen_the_spread() -> None:
     """Mean and half the range; a wider spread of one run stays."""
     first, second = ROWS[0], ROWS[0]._replace(ns=30.0)
 
-    assert rows_of(table_of([first, second])) == [first._replace(ns=25.0, spread=0.2)]
-    assert rows_of(table_of([first, first])) == [first]
+    assert rows_of(make_table([first, second])) == [first._replace(ns=25.0, spread=0.2)]
+    assert rows_of(make_table([first, first])) == [first]
 
 
 def test_the_later_table_wins() -> None:
     """Cases of both, without repeats."""
     other = ROWS[1]._replace(ns=11.0)
 
-    assert rows_of(merge([table_of(ROWS), table_of([other])])) == [ROWS[2], other, ROWS[0]]
+    assert rows_of(merge([make_table(ROWS), make_table([other])])) == [ROWS[2], other, ROWS[0]]
 
 
 def test_rows_that_fit() -> None:
     """A row that does not say where it was measured fits anywhere."""
-    table = table_of(ROWS)
+    table = make_table(ROWS)
 
-    assert len(table.fitting("A", "switch", "all_reduce")) == 2
-    assert len(table.fitting("B", "switch", "all_reduce")) == 0
-    assert len(table.fitting("A", "mesh", "all_reduce")) == 0
-    assert len(table.fitting("B", "mesh", "send")) == 1
+    assert len(table.select("A", "switch", "all_reduce")) == 2
+    assert len(table.select("B", "switch", "all_reduce")) == 0
+    assert len(table.select("A", "mesh", "all_reduce")) == 0
+    assert len(table.select("B", "mesh", "send")) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.errors import TraceError, TransformError
-from foretrace.transforms.cluster.cost_tables import Entry, table_of, write_table
+from foretrace.transforms.cluster.cost_tables import CostEntry, make_table, write_table
 from foretrace.transforms.cluster.file import MOST_BYTES, parse_cluster, presets
 from foretrace.transforms.cluster.presets import check, load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
@@ -176,7 +176,8 @@ def test_a_table_lies_beside_its_file(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"measured\.parquet: cannot be read"):
         load_cluster(str(tmp_path / "box.toml"))
     write_table(
-        table_of([Entry("", "", "broadcast", 2, 1000, 70_000.0)]), tmp_path / "measured.parquet"
+        make_table([CostEntry("", "", "broadcast", 2, 1000, 70_000.0)]),
+        tmp_path / "measured.parquet",
     )
     cost = collective_cost(load_cluster(str(tmp_path / "box.toml")), (0, 1), "broadcast", 1000)
 

@@ -11,7 +11,7 @@ from foretrace.transforms.cluster.link_load import (
     double_tree,
     exchange_traffic,
     flow_traffic,
-    merged,
+    merge_traffic,
     ring_traffic,
     tree_traffic,
 )
@@ -139,5 +139,5 @@ def test_groups_at_the_same_time() -> None:
     """Loads add up where they meet."""
     pair = ring_traffic(PAIRS, (0, 2)), ring_traffic(PAIRS, (1, 3))
 
-    assert merged(pair).loads["m0>network"] == pytest.approx(0.2)
-    assert merged(pair).ns_per_byte == pytest.approx(0.2)
+    assert merge_traffic(pair).loads["m0>network"] == pytest.approx(0.2)
+    assert merge_traffic(pair).ns_per_byte == pytest.approx(0.2)

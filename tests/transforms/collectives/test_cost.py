@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import COSTS
-from foretrace.transforms.cluster.cost_tables import KINDS, Entry, table_of
+from foretrace.transforms.cluster.cost_tables import KINDS, CostEntry, make_table
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.collectives.cost import collective_cost, cost_at_once
 
@@ -19,9 +19,9 @@ MESH, SWITCH = load_cluster("dgx-1v"), load_cluster("dgx-a100", 4)
 MIB = 1 << 20
 
 
-def measured(ranks: int, ns: float, *, topology: str = "switch", size: int = MIB) -> Entry:
+def measured(ranks: int, ns: float, *, topology: str = "switch", size: int = MIB) -> CostEntry:
     """Return one measured all_reduce on A100."""
-    return Entry("A100-SXM4-80GB", topology, "all_reduce", ranks, size, ns, 0.01)
+    return CostEntry("A100-SXM4-80GB", topology, "all_reduce", ranks, size, ns, 0.01)
 
 
 def test_a_cost_says_where_it_comes_from() -> None:
@@ -76,7 +76,7 @@ def test_absurd_input(change: dict[str, Any], said: str) -> None:
 
 def test_a_table_is_used_inside_its_sizes() -> None:
     """Half way in the logarithm of size is half way in that of time."""
-    table = table_of([measured(4, 1e5), measured(4, 4e5, size=16 * MIB)])
+    table = make_table([measured(4, 1e5), measured(4, 4e5, size=16 * MIB)])
     cost = collective_cost(SWITCH, range(4), "all_reduce", 4 * MIB, table=table)
 
     assert (cost.ns, cost.source, cost.note) == (200_000, "table", "table of 4 ranks")
@@ -86,7 +86,7 @@ def test_a_table_is_used_inside_its_sizes() -> None:
 
 def test_a_table_gives_way_to_what_was_asked_for() -> None:
     """An algorithm or protocol by name is costed by its form."""
-    table = table_of([measured(4, 1.0)])
+    table = make_table([measured(4, 1.0)])
     cost = collective_cost(SWITCH, range(4), "all_reduce", MIB, protocol="simple", table=table)
 
     assert cost.source == "roofline"
@@ -102,7 +102,7 @@ def test_a_table_gives_way_to_what_was_asked_for() -> None:
 )
 def test_other_cases_of_a_table_do_not_count(kind: str, device: str, topology: str) -> None:
     """Another kind, device or topology says nothing."""
-    table = table_of([Entry(device, topology, kind, 4, MIB, 1.0)])
+    table = make_table([CostEntry(device, topology, kind, 4, MIB, 1.0)])
 
     assert collective_cost(SWITCH, range(4), "all_reduce", MIB, table=table).source == "roofline"
 
@@ -115,7 +115,7 @@ def test_a_table_extends_to_more_machines() -> None:
         for n in (16, 24)
         for size in (64 * MIB, 128 * MIB, 256 * MIB)
     ]
-    cost = collective_cost(SWITCH, range(32), "all_reduce", 128 * MIB, table=table_of(rows))
+    cost = collective_cost(SWITCH, range(32), "all_reduce", 128 * MIB, table=make_table(rows))
 
     expected = 1e6 + 32e5 + 128 * MIB * 2 * 31 / 32 / 100
     assert cost.ns == pytest.approx(expected, rel=1e-6)
@@ -125,7 +125,7 @@ def test_a_table_extends_to_more_machines() -> None:
 def test_a_table_of_more_machines_than_the_cluster_has() -> None:
     """One number of ranks is taken to another by the form."""
     topology = "switch, 8 in a machine, 1600 Gbit/s"
-    table = table_of([measured(64, 2e6, topology=topology, size=128 * MIB)])
+    table = make_table([measured(64, 2e6, topology=topology, size=128 * MIB)])
     cost = collective_cost(SWITCH, range(16), "all_reduce", 128 * MIB, table=table)
 
     assert 1e6 < cost.ns < 2e6
@@ -146,17 +146,17 @@ def test_tables_of_impossible_groups_do_not_count(
 ) -> None:
     """More ranks than a machine has devices; or ranks that do not fill machines alike."""
     row = measured(ranks, 1.0, topology=topology)._replace(device=cluster.device)
-    cost = collective_cost(cluster, group, "all_reduce", MIB, table=table_of([row]))
+    cost = collective_cost(cluster, group, "all_reduce", MIB, table=make_table([row]))
 
     assert cost.source == "roofline"
 
 
 def test_a_mesh_without_rings_refuses_what_others_measured() -> None:
     """Two and three GPUs tell nothing about five, which have no ring."""
-    rows = [Entry("V100-SXM2", "mesh", "all_reduce", n, MIB, 1e5) for n in (2, 3)]
+    rows = [CostEntry("V100-SXM2", "mesh", "all_reduce", n, MIB, 1e5) for n in (2, 3)]
 
     with pytest.raises(TransformError, match="no ring of direct links, so the table's 2, 3 ranks"):
-        collective_cost(MESH, range(5), "all_reduce", MIB, table=table_of(rows))
+        collective_cost(MESH, range(5), "all_reduce", MIB, table=make_table(rows))
 
 
 @settings(deadline=None, max_examples=60)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.transforms.cluster.cost_tables import Entry, table_of
+from foretrace.transforms.cluster.cost_tables import CostEntry, make_table
 from foretrace.transforms.collectives.estimate import Estimate, edge_share
-from foretrace.transforms.collectives.interpolation import Case, Fit, Found, fit, look_up
+from foretrace.transforms.collectives.interpolation import Case, Fit, TableCost, fit, look_up
 
 MIB = 1 << 20
 
@@ -19,11 +19,11 @@ def form(ranks: int, size: float) -> Estimate:
     return Estimate(1000 * ranks, size, {}, 0.5, 0.5)
 
 
-def asked(entries: list[tuple[int, int, float]], ranks: int, size: float) -> Found:
+def asked(entries: list[tuple[int, int, float]], ranks: int, size: float) -> TableCost:
     """Look up an all_reduce in a table of (ranks, bytes, ns) where every group has a ring."""
-    rows = [Entry("d", "switch", "all_reduce", n, s, ns, 0.01) for n, s, ns in entries]
+    rows = [CostEntry("d", "switch", "all_reduce", n, s, ns, 0.01) for n, s, ns in entries]
     case = Case("d", "switch", "all_reduce", ranks, size)
-    found = look_up(table_of(rows), case, form, lambda _: 1.0)
+    found = look_up(make_table(rows), case, form, lambda _: 1.0)
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_one_other_number_of_ranks() -> None:
 
 def test_nothing_to_say() -> None:
     """No row of this kind; or none of a possible group."""
-    table = table_of([Entry("d", "switch", "all_reduce", 2, MIB, 1.0)])
+    table = make_table([CostEntry("d", "switch", "all_reduce", 2, MIB, 1.0)])
     case = Case("d", "switch", "broadcast", 2, MIB)
 
     assert look_up(table, case, form, lambda _: 1.0) is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.errors import TraceError
-from foretrace.transforms.cluster.cost_tables import Entry
+from foretrace.transforms.cluster.cost_tables import CostEntry
 from foretrace.transforms.collectives.nccl_tests_log import read_log
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ LINES = """\
 """
 TODAY = "# Collective test starting: all_reduce_perf\n" + DEVICES + HEADER + LINES
 TWO = [
-    Entry("A100-SXM4-80GB", "", "all_reduce", 4, 1 << 20, 102_000.0, 2 / 102),
-    Entry("A100-SXM4-80GB", "", "all_reduce", 4, 2 << 20, 200_000.0, 0.0),
+    CostEntry("A100-SXM4-80GB", "", "all_reduce", 4, 1 << 20, 102_000.0, 2 / 102),
+    CostEntry("A100-SXM4-80GB", "", "all_reduce", 4, 2 << 20, 200_000.0, 0.0),
 ]
 
 
@@ -91,7 +91,7 @@ def test_older_layouts(text: str, kind: str, tmp_path: Path) -> None:
     """Without a root, without an operator, with rounding errors instead of counts."""
     (entry,) = read_log(log(tmp_path, text)).entries
 
-    assert entry == Entry("A40", "", kind, 2, 1 << 20, 104_000.0, 0.0)
+    assert entry == CostEntry("A40", "", kind, 2, 1 << 20, 104_000.0, 0.0)
 
 
 def test_one_column_only(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_tables_of_vtrain(tmp_path: Path) -> None:
     found = read_log(log(tmp_path, text, "v100_allreduce_4gpu_1M.csv"), topology="mesh")
 
     assert found.entries == (
-        Entry("V100-SXM2", "mesh", "all_reduce", 4, 1 << 20, 102_000.0, 2 / 102),
+        CostEntry("V100-SXM2", "mesh", "all_reduce", 4, 1 << 20, 102_000.0, 2 / 102),
     )
     assert found.left_out == {"could not be read": 5}
     with pytest.raises(TraceError, match="no result of vTrain's NCCL tables in it"):
