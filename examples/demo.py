@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import statistics
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -19,19 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import small_cnn
 import torch
 
-from foretrace import parse_scenario, record, save
-from foretrace.analysis.validation import compare
-from foretrace.export.chrome import export_timeline
-from foretrace.graph.build import build
-from foretrace.tracer.job import runner
-from foretrace.tracer.step_stats import FIXED_ENVIRONMENT, neighbours_ratio, trimmed_mean
+from foretrace import build, compare, export_timeline, parse_scenario, record, save
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from foretrace import Job
-    from foretrace.analysis.validation import Validation
-    from foretrace.graph.model import Graph
+    from foretrace import Graph, Job, Validation
 
 OUT = Path("demo-out")
 ROUNDS = 6
@@ -42,6 +36,14 @@ SETTLE = 6
 """Untimed steps before each block: prefetched batches are used up, caches belong to the job."""
 STEPS = 6
 """Timed steps of a block."""
+FIXED_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "1073741824",
+    "MALLOC_TOP_PAD_": "67108864",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""Keeps the allocator's thresholds where they are: one job cannot move them under the other."""
 QUIET = 0.05
 """Drift between the halves of a measurement above which an error says little."""
 
@@ -84,13 +86,14 @@ def main() -> None:
 
     say("3. Predicted from the recording, against what was measured\n")
     print(f"   {'':58}{'step ms':>9}{'noise':>8}")
-    print(f"   {'measured before':58}{trimmed_mean(times[0]) / 1e6:9.2f}")
+    print(f"   {'measured before':58}{typical(times[0]) / 1e6:9.2f}")
     for change, after in zip(CHANGES, times[1:], strict=True):
-        found = compare(graph, parse_scenario([change.scenario]), trimmed_mean(after), "unprofiled")
-        show(change, found, neighbours_ratio(times[0], after)[1])
-    drift = max(neighbours_ratio(times[0], after)[1] for after in times[1:])
-    if drift > QUIET:
-        print(f"\n   Other work disturbed this: the measurements drifted by {drift:.0%}.")
+        scenario = parse_scenario([change.scenario])
+        comparison = compare(graph, scenario, typical(after), "unprofiled")
+        show(change, comparison, drift(times[0], after))
+    worst = max(drift(times[0], after) for after in times[1:])
+    if worst > QUIET:
+        print(f"\n   Other work disturbed this: the measurements drifted by {worst:.0%}.")
         print("   Run it again on a quiet machine before judging the errors.")
 
     timeline = OUT / "timeline.json"
@@ -121,7 +124,15 @@ def measure(jobs: list[Job]) -> list[list[int]]:
     return times
 
 
-def timed(run: Callable[[], None], *, uses_cuda: bool) -> list[int]:
+def runner(job: Job) -> Callable[[], object]:
+    """Return what runs one step of *job*, fetching its batch included."""
+    if job.loader is None:
+        return job.step
+    batches = itertools.chain.from_iterable(itertools.repeat(job.loader))
+    return lambda: job.step(next(batches))
+
+
+def timed(run: Callable[[], object], *, uses_cuda: bool) -> list[int]:
     """Run one block and return its step times; on a GPU the mean of the block."""
     synchronize = torch.cuda.synchronize if uses_cuda else lambda: None
     synchronize()
@@ -135,21 +146,36 @@ def timed(run: Callable[[], None], *, uses_cuda: bool) -> list[int]:
     return [end - start for start, end in itertools.pairwise(stamps)]
 
 
+def typical(values: Sequence[float]) -> float:
+    """Return the mean of *values* without the lowest and the highest fifth."""
+    cut = len(values) // 5
+    return statistics.fmean(sorted(values)[cut : len(values) - cut])
+
+
+def drift(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the share by which the ratio of two series differs between its halves."""
+    ratios = [new / old for old, new in zip(before, after, strict=True)]
+    half = len(ratios) // 2
+    return abs(typical(ratios[half:]) / typical(ratios[:half]) - 1)
+
+
 def with_truth(graph: Graph, times: list[int]) -> Graph:
     """Return *graph* with the step that was measured beside the changed jobs."""
     return replace(graph, meta=replace(graph.meta, unprofiled_step_ns=tuple(times)))
 
 
-def show(change: Change, found: Validation, drift: float) -> None:
+def show(change: Change, comparison: Validation, noise: float) -> None:
     """Print one comparison."""
-    predicted = found.prediction
+    predicted = comparison.prediction
     low, high = (end / 1e6 for end in predicted.interval_ns)
-    paper = found.null_paper_error
+    paper = comparison.null_paper_error
     print(f"\n   {change.what}: {change.scenario}")
     print(f"   {'predicted':58}{predicted.predicted_ns / 1e6:9.2f}   {low:.1f} … {high:.1f}")
-    print(f"   {'measured after':58}{found.measured_after_ns / 1e6:9.2f}{drift:8.1%}")
-    print(f"   {'error of the prediction':58}{found.error:+9.1%}   {predicted.status}")
-    print(f"   {'error of null model 1, nothing changes':58}{found.null_no_change_error:+9.1%}")
+    print(f"   {'measured after':58}{comparison.measured_after_ns / 1e6:9.2f}{noise:8.1%}")
+    print(f"   {'error of the prediction':58}{comparison.error:+9.1%}   {predicted.status}")
+    print(
+        f"   {'error of null model 1, nothing changes':58}{comparison.null_no_change_error:+9.1%}"
+    )
     if paper is not None:
         print(f"   {'error of null model 2, published constants':58}{paper:+9.1%}")
 

@@ -6,7 +6,9 @@ change, so that a prediction can be compared with what really happens.
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 
 import numpy as np
 import torch
@@ -14,7 +16,6 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from foretrace import Job
-from foretrace.tracer.recording.machine_probe import cores
 
 IMAGE = 32
 CLASSES = 100
@@ -68,7 +69,7 @@ def job(*, optimizer: str = "loop", workers: int | None = None, batch_size: int 
         Images per step.
     """
     torch.manual_seed(0)
-    torch.set_num_threads(max(1, cores() // 2))  # the other half is for the loader
+    torch.set_num_threads(max(1, cores() // 2))  # the other half is for loading
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = network().to(device)
     adam = torch.optim.Adam(
@@ -86,14 +87,25 @@ def job(*, optimizer: str = "loop", workers: int | None = None, batch_size: int 
     if workers is None:
         fixed = (torch.randn(batch_size, 3, IMAGE, IMAGE), torch.arange(batch_size) % CLASSES)
         return Job(lambda: train(fixed), model, adam, batch_size, name=name, device=device)
-    loader = DataLoader(
+    loader = photos_in_batches(batch_size, workers)
+    name = f"{name} workers {workers}"
+    return Job(train, model, adam, batch_size, loader, name=name, device=device)
+
+
+def photos_in_batches(batch_size: int, workers: int) -> DataLoader:
+    """Return a loader; its workers wait for the disk, so more of them than cores make sense."""
+    warnings.filterwarnings("ignore", "This DataLoader will create")
+    return DataLoader(
         Photos(read_ms=2.5, filters=4),
         batch_size=batch_size,
         num_workers=workers,
         persistent_workers=workers > 0,
     )
-    name = f"{name} workers {workers}"
-    return Job(train, model, adam, batch_size, loader, name=name, device=device)
+
+
+def cores() -> int:
+    """Return how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def fused() -> Job:

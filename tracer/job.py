@@ -127,9 +127,7 @@ def load_job(target: str, **arguments: object) -> Job:
             f"{target} failed: {type(error).__name__}: {first_line(error)}"
         ) from error
     if not isinstance(job, Job):
-        raise RecordError(
-            f"{target} returned {type(job).__name__}: return a foretrace.tracer.job.Job"
-        )
+        raise RecordError(f"{target} returned {type(job).__name__}: return a foretrace.Job")
     return job
 
 

@@ -59,7 +59,7 @@ def test_a_module_and_a_function_give_the_job(script: str) -> None:
         ("{script}:fails", "failed: KeyError: 'no data'"),
         ("{script}:leaves", "ended the program: sys.exit(None); return from the function"),
         ("{script}:unfit", "job 'job': step must be callable"),
-        ("{script}:wrong", "returned int: return a foretrace.tracer.job.Job"),
+        ("{script}:wrong", "returned int: return a foretrace.Job"),
         ("no_such_module_here:job", "importing no_such_module_here failed: ModuleNotFoundError"),
     ],
 )
