@@ -19,7 +19,7 @@ from foretrace.transforms.edit.primitives import insert, insert_kernels
 from foretrace.transforms.edit.provenance import add_note, more_samples, told
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.repeat import repeat
-from foretrace.transforms.edit.select import has_device, launch_edges, require
+from foretrace.transforms.edit.select import call_of, has_device, require
 from foretrace.transforms.measured.apply import added_ns
 
 if TYPE_CHECKING:
@@ -105,9 +105,8 @@ def per_batch(graph: Graph) -> Mask:
         minor = side & has_update
         share = np.bincount(key, weights=work * minor, minlength=keys)
         gone |= minor & (share < MINOR * total)[key]
-    by = launch_edges(graph)
-    call = graph.edges["src"].to_numpy()[by] if len(graph.edges) else by
-    gone |= (by >= 0) & gone[call]
+    call = call_of(graph)
+    gone |= (call >= 0) & gone[call]
     return ~update & ~gone
 
 
@@ -137,8 +136,8 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
             work_ns=round(ADD_PASSES * update.pass_ns),
             cost="roofline",
         )
-        edges = launch_edges(repeated)[rows]
-        calls = repeated.edges["src"].to_numpy()[edges[edges >= 0]].astype(np.int64)
+        calls = call_of(repeated)[rows]
+        calls = calls[calls >= 0]
         host_ns = update.tensors * graph.platform.launch_ns
         source = "roofline"
     else:

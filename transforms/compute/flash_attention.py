@@ -20,12 +20,12 @@ from foretrace.transforms.costs.roofline import (
     bandwidth,
     matrix_rate,
 )
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, pad
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert_kernels, scale
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
-from foretrace.transforms.edit.select import has_device, launch_edges
+from foretrace.transforms.edit.select import call_of, has_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,21 +185,21 @@ def _fused(graph: Graph, costs: _Costs, chains: list[AttentionChain]) -> Graph:
         work_ns=np.rint([costs.fused_ns(chain) for chain in chains]).astype(np.int64),
         cost="table",
     )
-    return remove(graph, np.append(gone, np.zeros(len(graph.tasks) - len(gone), bool)), gaps="drop")
+    return remove(graph, pad(gone, len(graph.tasks)), gaps="drop")
 
 
 def _host_between(graph: Graph, chains: list[AttentionChain]) -> Mask:
     """Return the host tasks between the first and the last launch of each chain."""
     tasks = graph.tasks
-    edge = launch_edges(graph)
+    call = call_of(graph)
     lane, start = (tasks[c].to_numpy().astype(np.int64) for c in ("lane", "start_ns"))
     host = np.flatnonzero(is_in(tasks["kind"], "host"))
     host = host[np.lexsort((start[host], lane[host]))]
     keys = np.rec.fromarrays([lane[host], start[host]])
     found = np.zeros(len(tasks), bool)
     for chain in chains:
-        edges = edge[np.array(chain.kernels)]
-        calls = graph.edges["src"].to_numpy()[edges[edges >= 0]]
+        calls = call[np.array(chain.kernels)]
+        calls = calls[calls >= 0]
         calls = calls[lane[calls] == lane[calls[0]]] if len(calls) else calls
         if len(calls) > 1:
             ends = np.rec.fromarrays([lane[calls], start[calls]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,15 +15,15 @@ from foretrace.transforms.costs.optimizer_traffic import (
     host_update,
 )
 from foretrace.transforms.costs.rules import machine_rate
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, pad
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert, insert_kernels
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import (
+    call_of,
     first_per_step,
     has_device,
-    launch_edges,
     require,
 )
 from foretrace.transforms.measured.segments import measured_update
@@ -138,7 +138,7 @@ def _replaced(graph: Graph, update: Update, *, name: str, launches: int, total_n
             work_ns=host_ns,
             cost="prior",
         )
-    graph = remove(graph, _padded(gone, graph), gaps="drop")
+    graph = remove(graph, pad(gone, len(graph.tasks)), gaps="drop")
     return add_note(
         graph,
         f"fused_optimizer: {update.passes:.0f} memory passes over {update.tensors} tensors "
@@ -174,14 +174,14 @@ def _on_host(graph: Graph, kind: str) -> Graph:
         work_ns=round(passes * size / rate),
         cost="roofline",
     )
-    graph = remove(graph, _padded(where, graph), gaps="drop")
+    graph = remove(graph, pad(where, len(graph.tasks)), gaps="drop")
     return add_note(graph, f"fused_optimizer: {passes} passes over {size:.3g} B at {rate:.3g} GB/s")
 
 
 def _calls(graph: Graph, kernels: Rows) -> Rows:
     """Return the calls that launch *kernels*."""
-    edges = launch_edges(graph)[kernels]
-    return graph.edges["src"].to_numpy()[edges[edges >= 0]].astype(np.int64)
+    calls = call_of(graph)[kernels]
+    return calls[calls >= 0]
 
 
 def _host_loop(graph: Graph, kernels: Mask) -> Mask:
@@ -197,9 +197,3 @@ def _host_loop(graph: Graph, kernels: Mask) -> Mask:
     np.maximum.at(high, key[calls], start[calls])
     between = (start >= low[key]) & (start <= high[key])
     return between & is_in(tasks["kind"], "host") & is_in(tasks["phase"], "optimizer")
-
-
-def _padded(where: Mask, graph: Graph) -> Mask:
-    """Return *where*, False for tasks added since."""
-    padding: Any = np.zeros(len(graph.tasks) - len(where), bool)
-    return np.append(where, padding)

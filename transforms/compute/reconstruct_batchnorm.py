@@ -14,8 +14,7 @@ from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
-from foretrace.transforms.edit.select import require, within_operator
-from foretrace.transforms.edit.side_stream import task_before
+from foretrace.transforms.edit.select import require, task_before, tasks_inside, within_operator
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -97,10 +96,5 @@ def _host_of(graph: Graph, removed: Mask) -> Mask:
         gone[rows] = True
         rows = np.unique(parent[rows])
         rows = rows[(rows >= 0) & relu[rows]]
-    while True:
-        wider = gone | (gone[parent] & (parent >= 0))
-        if (wider == gone).all():
-            break
-        gone = wider
     own = is_in(graph.tasks["kind"], "host") & ~matches(graph.tasks["name"], ALLOCATOR)
-    return own & (operator >= 0) & gone[operator]
+    return own & tasks_inside(graph, gone)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.costs.operators import parse_shapes
+from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
 from foretrace.transforms.edit.columns import Mask, is_in
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
@@ -15,9 +15,6 @@ from foretrace.transforms.edit.select import modules_matching
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-
-ACCUMULATE = "torch::autograd::AccumulateGrad"
-"""Runs once per parameter tensor in every backward pass; its input has the parameter's shape."""
 
 
 def remove_modules(graph: Graph, *, pattern: str) -> Graph:

@@ -19,7 +19,7 @@ from foretrace.transforms.costs.operators import operator_class, parse_shapes
 from foretrace.transforms.costs.optimizer_traffic import passes_of
 from foretrace.transforms.costs.rules import STREAMING
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, of_category
-from foretrace.transforms.edit.select import has_device
+from foretrace.transforms.edit.select import has_device, task_before
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -214,9 +214,7 @@ def _writers(graph: Graph, rows: Rows) -> Rows:
 
     Other kernels of the same operator, layout changes and inserted kernels are looked through.
     """
-    before = np.full(len(graph.tasks), -1, np.int64)
-    order = is_in(graph.edges["kind"], "stream") & (graph.edges["shift"].to_numpy() == 0)
-    before[graph.edges["dst"].to_numpy()[order]] = graph.edges["src"].to_numpy()[order]
+    before = task_before(graph)
     passing = graph.tasks["duration_ns"].to_numpy() == 0
     passing |= classes(graph.tasks["name"]) == "layout"
     operator = graph.tasks["operator"].to_numpy()

@@ -36,6 +36,9 @@ OPERATOR_RULES = (
 )
 _RULES = tuple((name, re.compile(pattern)) for name, pattern in OPERATOR_RULES)
 
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+"""Runs once per parameter in each backward pass; its input has the parameter's shape."""
+
 RELU = r"(?i)relu|clamp_min|threshold"
 """Operators and kernels that cut off at 0."""
 

@@ -15,7 +15,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import Activations, activations, element_bytes
 from foretrace.transforms.costs.devices import hardware
-from foretrace.transforms.costs.operators import parse_shapes
+from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
 from foretrace.transforms.costs.optimizer_traffic import STATE_PASSES, find_any_update
 from foretrace.transforms.costs.rules import STREAMING
 from foretrace.transforms.edit.columns import is_in
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Changes = Sequence[tuple[Sequence[str], float]]
 
-ACCUMULATE = "torch::autograd::AccumulateGrad"
-"""Runs once per parameter in each backward pass; its input has the parameter's shape."""
 GB = 1e9
 
 
@@ -65,10 +63,9 @@ def peak_memory(graph: Graph) -> Memory | None:
     Examples
     --------
     >>> from foretrace.graph.literal import literal
+    >>> mm = {"name": ["aten::mm"], "parent": [-1], "shapes": ["[[4,16],[16,8]]"]}
     >>> graph = literal(
-    ...     [("sgemm", "kernel", 0, 9, "forward"), ("sgemm", "kernel", 0, 9, "backward")],
-    ...     columns={"operator": [0, -1]},
-    ...     operators={"name": ["aten::mm"], "parent": [-1], "shapes": ["[[4,16],[16,8]]"]},
+    ...     [("sgemm", "kernel", 0, 9, "forward")], columns={"operator": [0]}, operators=mm
     ... )
     >>> peak_memory(graph).activations
     256.0

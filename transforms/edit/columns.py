@@ -124,6 +124,17 @@ def labelled(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
     return _from_codes(codes, dtype)
 
 
+def pad(where: Mask, count: int) -> Mask:
+    """Return *where* for *count* rows: what was appended since is not selected.
+
+    Examples
+    --------
+    >>> pad(np.array([True, False]), 3).tolist()
+    [True, False, False]
+    """
+    return np.append(where, np.zeros(count - len(where), bool))
+
+
 def append(frame: pd.DataFrame, like: Rows, values: Mapping[str, Any]) -> pd.DataFrame:
     """Return *frame* with one more row per entry of *like*.
 

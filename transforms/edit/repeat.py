@@ -13,7 +13,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.edit.columns import Mask, Rows, append, is_in
 from foretrace.transforms.edit.primitives import CHAINS, chain, edge_rows
 from foretrace.transforms.edit.remove import Hops, hops
-from foretrace.transforms.edit.select import launch_edges
+from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,9 +73,9 @@ def repeat(graph: Graph, where: Mask, times: int) -> tuple[Graph, list[Rows]]:
 
 def _with_both_ends(graph: Graph, where: Mask) -> Mask:
     """Add to a selected device task its call, and to a selected call its device tasks."""
-    by = launch_edges(graph)
+    by = call_of(graph)
     has = np.flatnonzero(by >= 0)
-    call = graph.edges["src"].to_numpy()[by[has]]
+    call = by[has]
     wide = where.copy()
     wide[call[where[has]]] = True
     wide[has[wide[call]]] = True

@@ -85,7 +85,12 @@ def within_operator(graph: Graph, pattern: str) -> Mask:
     """Return the tasks whose operator, or an operator around it, matches *pattern*."""
     if not len(graph.operators):
         return np.zeros(len(graph.tasks), bool)
-    inside = matches(graph.operators["name"], pattern)
+    return tasks_inside(graph, matches(graph.operators["name"], pattern))
+
+
+def tasks_inside(graph: Graph, operators: Mask) -> Mask:
+    """Return the tasks of *operators* and of all operators inside them."""
+    inside = operators
     parent = graph.operators["parent"].to_numpy().astype(np.int64)
     while True:
         wider = inside | (inside[parent] & (parent >= 0))
@@ -98,10 +103,28 @@ def within_operator(graph: Graph, pattern: str) -> Mask:
 
 def launch_edges(graph: Graph) -> Rows:
     """Return, per task, the edge from the call that launched it; −1 where there is none."""
-    found = np.full(len(graph.tasks), -1, np.int64)
+    edge = np.full(len(graph.tasks), -1, np.int64)
     rows = np.flatnonzero(is_in(graph.edges["kind"], "launch"))
-    found[graph.edges["dst"].to_numpy()[rows]] = rows
-    return found
+    edge[graph.edges["dst"].to_numpy()[rows]] = rows
+    return edge
+
+
+def call_of(graph: Graph) -> Rows:
+    """Return, per task, the call that launched it; −1 where there is none."""
+    return _source_of(graph, is_in(graph.edges["kind"], "launch"))
+
+
+def task_before(graph: Graph) -> Rows:
+    """Return, per device task, the one before it on its stream in the window; −1: none."""
+    edges = graph.edges
+    return _source_of(graph, is_in(edges["kind"], "stream") & (edges["shift"].to_numpy() == 0))
+
+
+def _source_of(graph: Graph, edges: Mask) -> Rows:
+    """Return, per task, where the one of *edges* comes from that ends there; −1: nowhere."""
+    source = np.full(len(graph.tasks), -1, np.int64)
+    source[graph.edges["dst"].to_numpy()[edges]] = graph.edges["src"].to_numpy()[edges]
+    return source
 
 
 def first_per_step(graph: Graph, where: Mask) -> Rows:

@@ -86,21 +86,3 @@ def after(graph: Graph, src: Rows, dst: Rows) -> Graph:
     """Return *graph* in which each of *dst* waits for the end of *src*; −1 stands for nothing."""
     known = (src >= 0) & (dst >= 0)
     return replace(graph, edges=edge_rows(graph.edges, src[known], dst[known], "event", 0))
-
-
-def task_before(graph: Graph) -> Rows:
-    """Return, per device task, the one before it on its stream in the window; −1: none."""
-    edges = graph.edges
-    order = (edges["kind"] == "stream").to_numpy() & (edges["shift"].to_numpy() == 0)
-    found = np.full(len(graph.tasks), -1, np.int64)
-    found[edges["dst"].to_numpy()[order]] = edges["src"].to_numpy()[order]
-    return found
-
-
-def call_of(graph: Graph) -> Rows:
-    """Return, per task, the call that launched it; −1 where there is none."""
-    edges = graph.edges
-    launches = (edges["kind"] == "launch").to_numpy()
-    found = np.full(len(graph.tasks), -1, np.int64)
-    found[edges["dst"].to_numpy()[launches]] = edges["src"].to_numpy()[launches]
-    return found

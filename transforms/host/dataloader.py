@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.edit.columns import Mask, Rows, append, is_in
+from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, pad
 from foretrace.transforms.edit.parameters import stated, whole
 from foretrace.transforms.edit.primitives import edge_rows, insert
 from foretrace.transforms.edit.provenance import add_note, told
@@ -87,7 +87,7 @@ def dataloader(
     if loading.on_main:
         changed, consumers = _handed_over(graph, loading)
     changed = _with_workers(changed, consumers, loading.batch_ns, workers, prefetch)
-    gone = np.append(loading.tasks, np.zeros(len(changed.tasks) - len(loading.tasks), bool))
+    gone = pad(loading.tasks, len(changed.tasks))
     changed = remove(changed, gone, gaps="drop")
     meta = replace(
         graph.meta,
@@ -160,7 +160,7 @@ def _inline(graph: Graph, loading: _Loading) -> Graph:
         work_ns=round(loading.batch_ns),
         cost="roofline",
     )
-    gone = np.append(loading.tasks, np.zeros(len(graph.tasks) - len(loading.tasks), bool))
+    gone = pad(loading.tasks, len(graph.tasks))
     return add_note(remove(graph, gone), "dataloader: batches are loaded in the training process")
 
 

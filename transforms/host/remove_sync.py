@@ -12,7 +12,7 @@ from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.edit.columns import is_in, labelled, matches
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
-from foretrace.transforms.edit.select import has_device, launch_edges, require, within_operator
+from foretrace.transforms.edit.select import call_of, has_device, require, within_operator
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -65,9 +65,8 @@ def remove_sync(
     require(where, graph, f"wait matching {pattern!r}", like=pattern, among=waits)
     uploads = where & _calls_of(graph, matches(tasks["name"], "HtoD"))
     gone = where & ~uploads
-    launched = launch_edges(graph)
-    call = graph.edges["src"].to_numpy()[launched] if len(graph.edges) else launched
-    copies = (launched >= 0) & gone[call] if len(graph.edges) else np.zeros(len(tasks), bool)
+    call = call_of(graph)
+    copies = (call >= 0) & gone[call]
     quiet = tasks.assign(wait=labelled(tasks["wait"], uploads, "none"))
     changed = remove(replace(graph, tasks=quiet), gone | copies)
     return add_note(changed, "remove_sync: nobody needs the values that the job waited for")
@@ -75,7 +74,7 @@ def remove_sync(
 
 def _calls_of(graph: Graph, device: Mask) -> Mask:
     """Return the calls that launched the selected device tasks."""
-    found = np.zeros(len(graph.tasks), bool)
-    edges = launch_edges(graph)[device]
-    found[graph.edges["src"].to_numpy()[edges[edges >= 0]]] = True
-    return found
+    call = call_of(graph)[device]
+    calls = np.zeros(len(graph.tasks), bool)
+    calls[call[call >= 0]] = True
+    return calls

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.edit.columns import is_in, pad
 from foretrace.transforms.edit.primitives import chain, insert, insert_kernels, scale
 from foretrace.transforms.edit.provenance import add_note, told
 from foretrace.transforms.edit.remove import remove
@@ -76,8 +76,7 @@ def apply_measured(graph: Graph, change: Transform, *, rest: Floats | None = Non
         changed = scale(changed, changeable(graph) & ~seen.known, rest, cost="roofline")
     changed = _with_new(changed, graph, form, seen)
     gone = seen.known & np.append(form.is_gone, False)[seen.position]
-    padding = np.zeros(len(changed.tasks) - len(gone), bool)
-    changed = remove(changed, np.append(gone, padding), gaps="drop")
+    changed = remove(changed, pad(gone, len(changed.tasks)), gaps="drop")
     name, covered = name_of(change), f"{seen.share:.0%} of forward and backward"
     return add_note(told(changed), f"{name}: costs measured operator by operator, {covered}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.edit.columns import is_in, pad
 from foretrace.transforms.edit.primitives import insert
 from foretrace.transforms.edit.provenance import add_note, told
 from foretrace.transforms.edit.remove import remove
@@ -66,6 +66,6 @@ def measured_update(graph: Graph, where: Mask, change: Transform) -> Graph | Non
         work_ns=np.rint(spent[step[first]] * ratio).astype(np.int64),
         cost="measured",
     )
-    changed = remove(changed, np.append(where, np.zeros(len(first), bool)), gaps="drop")
+    changed = remove(changed, pad(where, len(changed.tasks)), gaps="drop")
     text = f"{name_of(change)}: a whole update takes {ratio:.3g} times as long (measured)"
     return add_note(told(changed), text)

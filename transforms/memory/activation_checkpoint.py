@@ -17,7 +17,7 @@ from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled, matches
 from foretrace.transforms.edit.primitives import chain, edge_rows, insert
 from foretrace.transforms.edit.provenance import add_note, told
-from foretrace.transforms.edit.select import launch_edges, modules_matching, on_device, require
+from foretrace.transforms.edit.select import call_of, modules_matching, on_device, require
 from foretrace.transforms.measured.segments import segment_ns
 
 if TYPE_CHECKING:
@@ -164,11 +164,10 @@ def _kept(graph: Graph, call: Rows) -> float:
 
 def _uploads(graph: Graph) -> Mask:
     """Return the waits, and the calls that bring data to the device: no module's own work."""
-    tasks, by = graph.tasks, launch_edges(graph)
-    found = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
-    copies = by[matches(tasks["name"], "HtoD") & (by >= 0)]
-    found[graph.edges["src"].to_numpy()[copies]] = True
-    return found
+    tasks, call = graph.tasks, call_of(graph)
+    uploads = ~is_in(tasks["wait"], "none") | is_in(tasks["kind"], "sync")
+    uploads[call[matches(tasks["name"], "HtoD") & (call >= 0)]] = True
+    return uploads
 
 
 def _per_step(graph: Graph, call: Rows) -> Rows:

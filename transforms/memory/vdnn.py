@@ -12,8 +12,8 @@ from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.edit.parameters import choice, positive, whole
 from foretrace.transforms.edit.primitives import whole_ns
 from foretrace.transforms.edit.provenance import add_note
-from foretrace.transforms.edit.select import has_device
-from foretrace.transforms.edit.side_stream import add_stream, after, call_of, run_aside, task_before
+from foretrace.transforms.edit.select import call_of, has_device, task_before
+from foretrace.transforms.edit.side_stream import add_stream, after, run_aside
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,7 +10,7 @@ import numpy as np
 from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
 from foretrace.tracer.trace import Device
-from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.costs.operators import ACCUMULATE
 from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:

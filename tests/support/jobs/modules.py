@@ -8,7 +8,7 @@ import pandas as pd
 
 from foretrace.graph.literal import literal
 from foretrace.tracer.trace import Device, TraceMeta
-from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.costs.operators import ACCUMULATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

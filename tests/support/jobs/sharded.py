@@ -10,7 +10,7 @@ import pandas as pd
 from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
 from foretrace.tracer.trace import TraceMeta
-from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.costs.operators import ACCUMULATE
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

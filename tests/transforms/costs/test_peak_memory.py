@@ -15,8 +15,8 @@ from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.activations import activations, kept_elements
+from foretrace.transforms.costs.operators import ACCUMULATE
 from foretrace.transforms.costs.peak_memory import (
-    ACCUMULATE,
     Memory,
     capacity_bytes,
     keep,

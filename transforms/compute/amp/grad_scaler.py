@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.edit.columns import pad
 from foretrace.transforms.edit.primitives import edge_rows, insert, insert_kernels
-from foretrace.transforms.edit.select import first_per_step, launch_edges
-from foretrace.transforms.edit.side_stream import call_of, task_before
+from foretrace.transforms.edit.select import call_of, first_per_step, task_before
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -31,8 +31,7 @@ def with_scaler(graph: Graph, update: Update) -> Graph:
     TransformError
         One call launches the whole update, as a CUDA graph does: nothing can be read in between.
     """
-    where = np.append(update.where, np.zeros(len(graph.tasks) - len(update.where), bool))
-    first = first_per_step(graph, where)
+    first = first_per_step(graph, pad(update.where, len(graph.tasks)))
     calls = call_of(graph)
     if (np.bincount(calls[calls >= 0], minlength=1)[calls[first]] > 1).any():
         raise TransformError(
@@ -50,9 +49,8 @@ def with_scaler(graph: Graph, update: Update) -> Graph:
         work_ns=work,
         cost="roofline",
     )
-    edges = launch_edges(graph)[first]
-    first, edges, earlier = first[edges >= 0], edges[edges >= 0], earlier[edges >= 0]
-    calls = graph.edges["src"].to_numpy()[edges].astype(np.int64)
+    calls = call_of(graph)[first]
+    first, calls, earlier = first[calls >= 0], calls[calls >= 0], earlier[calls >= 0]
     if not len(calls):
         return graph
     graph, copies = insert(

@@ -14,8 +14,7 @@ import numpy as np
 from foretrace.transforms.distributed.common.buckets import caps, grouped
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
-from foretrace.transforms.edit.select import within_operator
-from foretrace.transforms.edit.side_stream import call_of
+from foretrace.transforms.edit.select import call_of, within_operator
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

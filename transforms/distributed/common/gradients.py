@@ -16,8 +16,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import element_bytes
 from foretrace.transforms.costs.cpu_matmul import nearest
-from foretrace.transforms.costs.operators import parse_shapes
-from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
 from foretrace.transforms.distributed.common.bucket_copies import copied
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.edit.columns import Rows, is_in

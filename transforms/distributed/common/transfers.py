@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.transforms.edit.columns import Mask, Rows, append, is_in
 from foretrace.transforms.edit.primitives import chain, edge_rows, insert
-from foretrace.transforms.edit.side_stream import call_of
+from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -33,7 +33,7 @@ from foretrace.transforms.distributed.ddp.tasks import (
 )
 from foretrace.transforms.edit.columns import Rows, is_in
 from foretrace.transforms.edit.primitives import insert_kernels
-from foretrace.transforms.edit.side_stream import call_of
+from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -33,8 +33,7 @@ from foretrace.transforms.distributed.ddp.tasks import (
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.remove import remove
-from foretrace.transforms.edit.select import require
-from foretrace.transforms.edit.side_stream import call_of
+from foretrace.transforms.edit.select import call_of, require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

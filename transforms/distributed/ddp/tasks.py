@@ -14,7 +14,7 @@ from foretrace.transforms.distributed.common.bucket_copies import all_reduces
 from foretrace.transforms.distributed.common.transfers import after, wait
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.primitives import chain, edge_rows
-from foretrace.transforms.edit.side_stream import call_of
+from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -12,7 +12,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
-from foretrace.transforms.costs.peak_memory import ACCUMULATE
+from foretrace.transforms.costs.operators import ACCUMULATE
 from foretrace.transforms.distributed.common.gradients import UNKNOWN_PIECES, gradients, total_bytes
 from tests.support.jobs import simple
 from tests.support.jobs.gradients import accumulating_job, cpu_job, gpu_job
