@@ -1,7 +1,6 @@
 """``python -m foretrace``: the command line, also on a machine that can only record.
 
-Recording machines may have torch and nothing else of ours, so ``record-pairs`` and
-``record-network`` must not need typer.
+Recording machines may have torch and nothing else of ours, so ``record-pairs`` must not need typer.
 """
 
 from __future__ import annotations
@@ -16,14 +15,10 @@ def main() -> int:
         from foretrace.cli.record_pairs import main as record_pairs
 
         return record_pairs(sys.argv[2:])
-    if sys.argv[1:2] == ["record-network"]:
-        from benchmarks.shaped_network.__main__ import main as record_network
-
-        return record_network(sys.argv[2:])
     if find_spec("typer") is None:
         sys.stderr.write(
-            "foretrace: typer is not installed; only record-pairs and record-network work here, "
-            "install foretrace for the rest\n"
+            "foretrace: typer is not installed; only record-pairs works here, install foretrace "
+            "for the rest\n"
         )
         return 1
     from foretrace.cli.app import main as command_line

@@ -1,7 +1,7 @@
 """The study of distributed runs over shaped links: every measured cell beside its prediction.
 
-In: an archive of `record-network`. Out: rows. Each cell is predicted by `predict` from the
-recording of the job alone, as fast as the job alone was around that cell; no other part of the
+In: an archive of `benchmarks.shaped_network`. Out: rows. Each cell is predicted by `predict` from
+the recording of the job alone, as fast as the job alone was around that cell; no other part of the
 cell goes into its prediction.
 """
 
@@ -23,8 +23,8 @@ from foretrace.transforms.scenario import names, parse_scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from benchmarks.shaped_network.cells import Cell
     from foretrace.graph.model import Graph
-    from foretrace.tracer.lab.network.cells import Cell
 
 JUDGED_MBIT = 1000
 """Faster links are reported and not judged: cores, not links, then decide."""

@@ -1,6 +1,6 @@
 """What turns the job alone into that of a measured cell: scenarios, as a user writes them.
 
-In: a cell of an archive of `record-network`. Out: texts for `parse_scenario`.
+In: a cell of an archive of `benchmarks.shaped_network`. Out: texts for `parse_scenario`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from foretrace.tracer.lab.network.cells import Cell
+    from benchmarks.shaped_network.cells import Cell
 
 CLUSTERS = {False: "shaped-links", True: "shaped-racks"}
 """The cluster of the runs, without and with racks."""

@@ -1,7 +1,7 @@
 """Collectives alone and computing in their company: rows of the study, and what clusters learn.
 
-In: cells of an archive of `record-network`. Out: rows beside the forms of gloo, and the measured
-figures that the preset "shaped-links" holds.
+In: cells of an archive of `benchmarks.shaped_network`. Out: rows beside the forms of gloo, and
+the measured figures that the preset "shaped-links" holds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.tracer.lab.network.cells import Cell
+    from benchmarks.shaped_network.cells import Cell
     from foretrace.transforms.cluster.model import Cluster
 
 

@@ -1,11 +1,16 @@
-"""``foretrace record-network``: its options; needs the standard library and torch, nothing else."""
+"""``python -m benchmarks.shaped_network``: distributed training, measured over shaped links.
+
+Needs Linux, root, torch and the standard library.
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.cli.record_pairs import Parser, names, recorded
+from benchmarks.shaped_network.campaign import COMMAND, record_network
+from foretrace.cli.record_pairs import Parser, run_campaign, split_names
 
 if TYPE_CHECKING:
     import argparse
@@ -14,24 +19,27 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Measure distributed training over shaped links as *arguments* say; return the exit code."""
-    options = _parser().parse_args(list(arguments))
+    options = make_parser().parse_args(list(arguments))
 
     def record() -> None:
-        from foretrace.tracer.lab.network.campaign import record_network
-
         record_network(options.models, options.schemes, minutes=options.minutes, out=options.out)
 
-    return recorded(record, options)
+    return run_campaign(record, options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return what reads the options."""
     parser = Parser(
-        prog="foretrace record-network",
+        prog=COMMAND,
         description="Measure distributed training on this machine over links shaped with tc; "
         "needs Linux and root.",
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="time budget (default 20)")
     parser.add_argument("--out", type=Path, default=Path("network"), help="folder for the archive")
-    parser.add_argument("--models", type=names, help="comma-separated; default: all")
-    parser.add_argument("--schemes", type=names, help="comma-separated; default: all")
+    parser.add_argument("--models", type=split_names, help="comma-separated; default: all")
+    parser.add_argument("--schemes", type=split_names, help="comma-separated; default: all")
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

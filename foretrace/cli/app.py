@@ -173,7 +173,6 @@ def _os_text(error: OSError) -> str:
 
 app.command()(cli_record.record)
 app.command("record-pairs", **cli_record.PASSED_ON)(cli_record.record_pairs)
-app.command("record-network", **cli_record.PASSED_ON)(cli_record.record_network)
 
 
 @app.command("import")

@@ -57,9 +57,9 @@ def calibrate(
     """Time operators as they are and as what-ifs make them, on this machine."""
     given = arguments or []
     if collectives:
-        from foretrace.cli.calibrate_collectives import measured_collectives
+        from foretrace.cli.calibrate_collectives import calibrate_collectives
 
-        sys.stdout.write(measured_collectives(out, ranks=ranks, mbit=mbit, seconds=EACH_SECONDS))
+        sys.stdout.write(calibrate_collectives(out, ranks=ranks, mbit=mbit, seconds=EACH_SECONDS))
         return
     if merge:
         sys.stdout.write(merged([Path(text) for text in given], out))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 RANKS = 2
 
 
-def measured_collectives(
+def calibrate_collectives(
     out: Path | None, *, ranks: int | None, mbit: int | None, seconds: float
 ) -> str:
     """Measure what collectives cost on this machine, write the table *out*, and say what it has.
@@ -24,7 +24,11 @@ def measured_collectives(
     RecordError
         There is no place to write to, or nothing could be measured.
     """
-    from foretrace.tracer.lab.network.collective_sweep import gpu_name, gpus, sweep_collectives
+    from foretrace.tracer.lab.network.collective_sweep import (
+        count_gpus,
+        gpu_name,
+        sweep_collectives,
+    )
     from foretrace.transforms.cluster.cost_tables import describe, merge, write_table
     from foretrace.transforms.collectives.sweep_costs import cost_table
     from foretrace.transforms.costs.devices import find_device
@@ -36,15 +40,14 @@ def measured_collectives(
     check_writable(out)
     count = ranks or RANKS
     with stage(f"timing collectives of gloo among {count} processes"):
-        cells = sweep_collectives(count, mbit=mbit, seconds=seconds)
-    tables = [cost_table(cells)]
-    devices = gpus()
-    if devices >= (ranks or RANKS) and mbit is None:
-        with stage(f"timing collectives of NCCL among {ranks or devices} GPUs"):
-            cells = sweep_collectives(ranks or devices, backend="nccl", seconds=seconds)
-        known = find_device(gpu_name())
-        device = known.name if known else gpu_name()
-        tables.append(cost_table(cells, device=device, topology=""))
+        tables = [cost_table(sweep_collectives(count, mbit=mbit, seconds=seconds))]
+    gpus = count_gpus()
+    if gpus >= count and mbit is None:
+        with stage(f"timing collectives of NCCL among {ranks or gpus} GPUs"):
+            costs = sweep_collectives(ranks or gpus, backend="nccl", seconds=seconds)
+        device = find_device(gpu_name())
+        name = device.name if device else gpu_name()
+        tables.append(cost_table(costs, device=name, topology=""))
     table = merge(tables)
     write_table(table, out)
     return f"wrote {out}: {describe(table)}\n"

@@ -1,4 +1,4 @@
-"""Commands that record: one job, pairs of a change that is made, a network of this machine."""
+"""Commands that record: one job, pairs of a change that is made."""
 
 from __future__ import annotations
 
@@ -49,12 +49,5 @@ def record(
 def record_pairs(arguments: PassedOn = None) -> int:
     """Record measured before/after pairs over models and variants."""
     from foretrace.cli.record_pairs import main as record
-
-    return record(arguments or [])
-
-
-def record_network(arguments: PassedOn = None) -> int:
-    """Measure distributed training over shaped links of this machine (Linux, root)."""
-    from benchmarks.shaped_network.__main__ import main as record
 
     return record(arguments or [])

@@ -36,10 +36,10 @@ def main(arguments: Sequence[str]) -> int:
             out=options.out,
         )
 
-    return recorded(record, options)
+    return run_campaign(record, options)
 
 
-def recorded(record: Callable[[], None], options: argparse.Namespace) -> int:
+def run_campaign(record: Callable[[], None], options: argparse.Namespace) -> int:
     """Call *record*, turning what can go wrong into one line; return the exit code."""
     if not options.minutes > 0:  # NaN is not, either
         sys.stderr.write(f"foretrace: --minutes is {options.minutes:g}, expected more than 0\n")
@@ -69,11 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=8.0, help="time budget (default 8)")
     parser.add_argument("--cpu", action="store_true", help="small shapes on the CPU")
     parser.add_argument("--out", type=Path, default=Path("pairs"), help="folder for the archives")
-    parser.add_argument("--models", type=names, help="comma-separated; default: all")
-    parser.add_argument("--variants", type=names, help="comma-separated; default: all")
+    parser.add_argument("--models", type=split_names, help="comma-separated; default: all")
+    parser.add_argument("--variants", type=split_names, help="comma-separated; default: all")
     return parser
 
 
-def names(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]

@@ -34,9 +34,8 @@ RANKS = """
 import sys, time
 from pathlib import Path
 from foretrace.tracer.lab.network.loopback import Loopback
-from foretrace.tracer.lab.network.rank_processes import running_on
-from foretrace.tracer.lab.network.plan import Group
-with running_on(Group(None, 2, ()), Loopback(2), Path(sys.argv[1])):
+from foretrace.tracer.lab.network.rank_processes import start_ranks
+with start_ranks(Loopback(2), Path(sys.argv[1])):
     print("ready", flush=True)
     time.sleep(600)
 """
@@ -60,7 +59,7 @@ def test_a_child_whose_parent_was_quicker_ends_at_once() -> None:
 
 
 def test_ranks_end_with_the_process_that_measures(tmp_path: Path) -> None:
-    """Those of ``foretrace record-network``, here on the loopback device."""
+    """Here on the loopback device."""
     pytest.importorskip("torch")
     with python("-c", RANKS, str(tmp_path / "log")) as parent:
         wait_for(parent, "ready")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.tracer.lab.network.cells import collective_rows
 from foretrace.transforms.cluster.cost_tables import KINDS, CostEntry, make_table
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.cluster.topology import topology_of
@@ -12,7 +11,7 @@ from foretrace.transforms.cluster.topology import topology_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.tracer.lab.network.cells import Measured
+    from foretrace.tracer.lab.network.collective_sweep import CollectiveCost
     from foretrace.transforms.cluster.cost_tables import CollectiveTable
 
 SHAPED, UNSHAPED = "shaped-links", "this-machine"
@@ -20,25 +19,25 @@ SHAPED, UNSHAPED = "shaped-links", "this-machine"
 
 
 def cost_table(
-    cells: Iterable[Measured], *, device: str = "", topology: str | None = None
+    costs: Iterable[CollectiveCost], *, device: str = "", topology: str | None = None
 ) -> CollectiveTable:
-    """Return what collectives alone took, as a table for `collective_cost`.
+    """Return *costs* of collectives alone as a table for `collective_cost`.
 
-    *topology* is that of processes that talk over TCP, at the rate that each cell says, unless it
+    *topology* is that of processes that talk over TCP, at the rate that each one says, unless it
     is given.
     """
     return make_table(
         CostEntry(
             device,
-            _topology(row["rate_mbit"], row["ranks"]) if topology is None else topology,
-            row["kind"],
-            row["ranks"],
-            row["bytes"],
-            float(row["ns"]),
-            row["spread"],
+            _topology(cost.rate_mbit, cost.ranks) if topology is None else topology,
+            cost.kind,
+            cost.ranks,
+            cost.bytes,
+            float(cost.ns),
+            cost.spread,
         )
-        for row in collective_rows(list(cells))
-        if row["kind"] in KINDS
+        for cost in costs
+        if cost.kind in KINDS
     )
 
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.accuracy.shaped_links import at_pace
 from benchmarks.accuracy.shaped_scenarios import scenario_of
+from benchmarks.shaped_network.cells import read_cells
 from foretrace.analysis.prediction import predict
 from foretrace.graph.build import build
 from foretrace.job.provisioning.plan import Candidate, Parts, closed_form_step
 from foretrace.job.scaled_out import step_of
-from foretrace.tracer.lab.network.cells import read_cells
 from foretrace.transforms.distributed.common.gradients import gradients, total_bytes
 from foretrace.transforms.scenario import parse_scenario
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from benchmarks.shaped_network.cells import Cell
     from foretrace.graph.model import Graph
     from foretrace.job.answer import Answer
-    from foretrace.tracer.lab.network.cells import Cell
 
 ARCHIVE = "network-epyc-1.tar"
 HELD_OUT = ("lstm", "mixer")

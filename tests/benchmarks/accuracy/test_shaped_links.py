@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.shaped_links import NetworkRow, at_pace, network_rows, pair_rows, series_ns
+from benchmarks.shaped_network.cells import Cell, read_cells
 from foretrace.analysis.prediction import measured_step
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
-from foretrace.tracer.lab.network.cells import Cell, read_cells
 from tests.support.measured.cells import cell, run
 from tests.support.measured.distributed_rows import network_row
 from tests.support.paths import ROOT

@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.accuracy.shaped_links import network_rows
 from benchmarks.accuracy.shaped_scenarios import SCENARIOS, scenario_of
-from foretrace.tracer.lab.network.cells import Cell
-from foretrace.tracer.lab.network.plan import PLAN
-from foretrace.tracer.lab.network.visit import cells_of
+from benchmarks.shaped_network.cells import Cell
+from benchmarks.shaped_network.plan import PLAN
+from benchmarks.shaped_network.visit import cells_of
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.measured.cells import cell, run
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.sweeps import SweepRow, contention, sweep_rows
-from foretrace.tracer.lab.network.cells import Cell, read_cells
+from benchmarks.shaped_network.cells import Cell, collective_costs, read_cells
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.collectives.sweep_costs import cost_table
@@ -49,7 +49,7 @@ def test_large_gathers_among_two_take_half_as_long_again(cells: list[Cell]) -> N
 def test_the_preset_has_the_table_of_the_archive(cells: list[Cell]) -> None:
     """Entry by entry; and it is used."""
     table = load_cluster("shaped-links").table
-    measured = cost_table(cells)
+    measured = cost_table(collective_costs(cells))
 
     assert table is not None
     assert table.entries.equals(measured.entries)

@@ -1,4 +1,4 @@
-"""The options of ``foretrace record-network``."""
+"""The options of ``python -m benchmarks.shaped_network``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.shaped_network import __main__ as cli_network_runs
-from foretrace.cli import app as cli
-from foretrace.tracer.lab.network import campaign as network_campaign
+from benchmarks.shaped_network import __main__ as shaped_network
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,16 +15,16 @@ if TYPE_CHECKING:
 
 def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names are split at commas; what is not said is left to the campaign."""
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
 
     def record(*names: Any, **options: Any) -> None:
-        asked.append((*names, options))
+        calls.append((*names, options))
 
-    monkeypatch.setattr(network_campaign, "record_network", record)
-    assert cli.run(["record-network"]) == 0
+    monkeypatch.setattr(shaped_network, "record_network", record)
+    assert shaped_network.main([]) == 0
     arguments = ["--models", "gpt, conv", "--schemes", "ddp", "--minutes", "3", "--out", "there"]
-    assert cli.run(["record-network", *arguments]) == 0
-    assert asked == [
+    assert shaped_network.main(arguments) == 0
+    assert calls == [
         (None, None, {"minutes": 20.0, "out": Path("network")}),
         (["gpt", "conv"], ["ddp"], {"minutes": 3.0, "out": Path("there")}),
     ]
@@ -44,7 +42,7 @@ def test_refusals_are_one_line(
     arguments: Sequence[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Wrong usage, and names that do not exist, before anything is set up."""
-    assert cli_network_runs.main(arguments) == code
-    told = capsys.readouterr().err
-    assert told.startswith(said)
-    assert told.count("\n") == 1
+    assert shaped_network.main(arguments) == code
+    errors = capsys.readouterr().err
+    assert errors.startswith(said)
+    assert errors.count("\n") == 1

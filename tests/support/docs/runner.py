@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer.main
 
-from benchmarks.shaped_network import __main__ as cli_network_runs
 from foretrace.batch.config import read_study
 from foretrace.cli import app as cli
 from foretrace.cli import record_pairs as cli_pairs
@@ -39,7 +38,7 @@ OPTIONAL = ("torchvision", "transformers", "lightning", "ray")
 UNSTEADY = "the pace changes: steps took|measurements judges anything"
 """What is said of a job that was recorded beside other work; no fault of the page."""
 READ_ONLY = ("text", "json", "yaml", "csv")
-CAMPAIGNS = {"record-pairs": cli_pairs._parser, "record-network": cli_network_runs._parser}
+CAMPAIGNS = {"record-pairs": cli_pairs._parser}
 
 
 @dataclass

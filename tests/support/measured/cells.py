@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretrace.tracer.lab.network.cells import Measured, Run
+from benchmarks.shaped_network.cells import Measured, Run
 
 
 def run(**settings: Any) -> Run:

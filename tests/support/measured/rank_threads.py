@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.lab.network.training import Party
+from foretrace.tracer.lab.network.party import Party
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""The processes of one group, from outside: started in their namespaces, told what to do, ended.
+"""The processes of a group of ranks, from outside: started on a network, told what to do, ended.
 
-Commands and replies are JSON lines (see `network_rank`). Whatever goes wrong, a rank that is late
+Commands and replies are JSON lines (see `rank_worker`). Whatever goes wrong, a rank that is late
 included, ends the whole group: one inside gloo does not come back.
 """
 
@@ -17,19 +17,18 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.network.namespaces import shaped_network
 from foretrace.tracer.lab.pairs.campaign import GRACE_SECONDS, measuring_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from foretrace.tracer.lab.network.loopback import Loopback
     from foretrace.tracer.lab.network.namespaces import ShapedNetwork
-    from foretrace.tracer.lab.network.plan import Group
 
     Network = ShapedNetwork | Loopback
 
+WORKER = "foretrace.tracer.lab.network.rank_worker"
 START_SECONDS = 60.0
 PATIENCE = 3.0  # times what a command should take ...
 LEAST_PATIENCE_SECONDS = 20.0  # ... but no less than this
@@ -39,12 +38,16 @@ LEFT_BY_PEER = "Connection"  # gloo's word for a peer that is gone
 class Ranks:
     """The running processes of a group."""
 
-    def __init__(self, group: Group, network: Network, log: Path, backend: str = "gloo") -> None:
-        """Start a process per rank of *group*; their errors are added to *log*."""
+    def __init__(self, network: Network, log: Path, worker: str, *arguments: str) -> None:
+        """Start the module *worker* with its rank and *arguments* for every rank of *network*.
+
+        What the processes write to their standard error is added to *log*.
+        """
         self.network = network
         with log.open("a", encoding="utf-8") as errors:
             self._processes = [
-                _start(group, network, rank, errors, backend) for rank in network.ranks
+                _start(network, rank, errors, [worker, str(rank), *arguments])
+                for rank in network.ranks
             ]
         self._replies: list[SimpleQueue[str]] = [SimpleQueue() for _ in network.ranks]
         self._readers = [
@@ -123,21 +126,18 @@ class Ranks:
 
 
 @contextmanager
-def running(group: Group, log: Path) -> Iterator[Ranks]:
-    """Start *group* on a shaped network of its own, links as fast as they can be; then end it.
-
-    What the processes write to their standard error is added to *log*.
-    """
-    with shaped_network(group.all_racks) as network, running_on(group, network, log) as ranks:
-        yield ranks
-
-
-@contextmanager
-def running_on(
-    group: Group, network: Network, log: Path, *, backend: str = "gloo"
+def start_ranks(
+    network: Network, log: Path, *, servers: int = 0, backend: str = "gloo", worker: str = WORKER
 ) -> Iterator[Ranks]:
-    """Start *group* on a *network* that is there; then end it."""
-    ranks = Ranks(group, network, log, backend)
+    """Start a process per rank of *network*, wait until they have met, and end them afterwards.
+
+    The last *servers* ranks only serve parameters. What the processes write to their standard error
+    is added to *log*. *worker* is the module that they run.
+    """
+    numbers = str(len(network.ranks) - servers), str(servers)
+    meeting = f"{network.address(0)}:{network.port}"
+    where = meeting, network.device, str(os.getpid()), backend
+    ranks = Ranks(network, log, worker, *numbers, *where)
     try:
         ranks.meet()
         yield ranks
@@ -149,14 +149,10 @@ def running_on(
 
 
 def _start(
-    group: Group, network: Network, rank: int, errors: Any, backend: str
+    network: Network, rank: int, errors: Any, module: Sequence[str]
 ) -> subprocess.Popen[str]:
-    numbers = [str(number) for number in (rank, group.ranks, group.servers)]
-    command = [sys.executable, "-m", "foretrace.tracer.lab.network.rank_worker", *numbers]
-    meeting = f"{network.address(0)}:{network.port}"
-    command += [meeting, network.device, str(os.getpid()), backend]
     return subprocess.Popen(  # noqa: S603 - our own module
-        network.inside(rank, command),
+        network.inside(rank, [sys.executable, "-m", *module]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,

@@ -70,7 +70,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_timed(
 def test_nccl_needs_a_gpu_per_rank() -> None:
     """It refuses two ranks on one."""
     pytest.importorskip("torch")
-    count = collective_sweep.gpus() + 1
+    count = collective_sweep.count_gpus() + 1
 
     with pytest.raises(RecordError, match=f"NCCL among {count} ranks needs as many GPUs"):
         collective_sweep.sweep_collectives(count, backend="nccl")
@@ -88,8 +88,8 @@ def test_shaped_links_need_what_namespaces_need(monkeypatch: pytest.MonkeyPatch)
 def test_a_sweep_over_shaped_links_is_as_slow_as_they_are() -> None:
     """1 MiB at 1 Gbit/s with the frames' headers takes at least 8.6 ms, less the credit of 1.05."""
     pytest.importorskip("torch")
-    cells = collective_sweep.sweep_collectives(2, mbit=1000, seconds=0.02, sizes=[1 << 20])
-    send = next(cell for cell in cells if cell.scheme == "send")
+    costs = collective_sweep.sweep_collectives(2, mbit=1000, seconds=0.02, sizes=[1 << 20])
+    send = next(cost for cost in costs if cost.kind == "send")
 
     assert send.rate_mbit == 1000
-    assert send.step_ns > 7.6e6
+    assert send.ns > 7.6e6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.tracer.lab.network.training import Party, Training, timed
+from benchmarks.shaped_network.training import Training, timed
 
 
 class Clock:
@@ -56,8 +56,3 @@ def test_a_server_answers_all_steps() -> None:
     assert server.run([2, 3], 2) == ([], [])
     assert served == [[2, 3]]
     assert server.expected_bytes([2, 3], 2) == 50
-
-
-def test_servers_are_the_last_ranks() -> None:
-    """Two compute, one serves."""
-    assert [Party(rank, 2, 1, None).is_server for rank in range(3)] == [False, False, True]

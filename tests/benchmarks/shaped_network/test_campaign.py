@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.shaped_network import campaign as campaigns
+from benchmarks.shaped_network.campaign import record_network
+from benchmarks.shaped_network.cells import read_cells
+from benchmarks.shaped_network.plan import Group, Setup
+from benchmarks.shaped_network.visit import Effort
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.network import campaign as campaigns
-from foretrace.tracer.lab.network.campaign import record_network
-from foretrace.tracer.lab.network.cells import read_cells
-from foretrace.tracer.lab.network.plan import Group, Setup
-from foretrace.tracer.lab.network.visit import Effort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,11 +105,11 @@ def test_where_there_are_no_shaped_links(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_controller_is_light() -> None:
     """It shares the cores with the ranks, and the machine may have torch and nothing else."""
     script = (
-        "import sys, foretrace.tracer.lab.network.campaign\n"
+        "import sys, benchmarks.shaped_network.campaign\n"
         "heavy = {'torch', 'pandas', 'pyarrow', 'msgspec', 'numba', 'networkx', 'typer', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert told.stdout == "[]\n"
+    assert printed.stdout == "[]\n"

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.shaped_network.plan import (
+    HELD_OUT,
+    MODELS,
+    PLAN,
+    Group,
+    _sweeps,
+    select_groups,
+)
+from benchmarks.shaped_network.visit import Effort, cells_of
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.network.plan import HELD_OUT, MODELS, PLAN, SIZES, Group, _sweeps, planned
-from foretrace.tracer.lab.network.visit import Effort, cells_of
+from foretrace.tracer.lab.network.collective_sweep import SIZES
 
 
 def _cells() -> list[tuple[str, str | None, int, int | None, object]]:
@@ -47,11 +55,11 @@ def test_large_operations_are_left_out_on_slow_links() -> None:
 
 def test_a_plan_is_cut_down_to_names() -> None:
     """Models and schemes both narrow it; sweeps stay unless models are named."""
-    assert planned(None, None) == list(PLAN)
-    assert {g.model for g in planned(["conv"], None)} == {"conv"}
-    slow = planned(None, ["slow_rank"])
+    assert select_groups(None, None) == list(PLAN)
+    assert {g.model for g in select_groups(["conv"], None)} == {"conv"}
+    slow = select_groups(None, ["slow_rank"])
     assert [(g.model, {s.scheme for s in g.setups}) for g in slow] == [("gpt", {"slow_rank"})]
-    assert planned(["conv"], ["send"]) == []
+    assert select_groups(["conv"], ["send"]) == []
 
 
 @pytest.mark.parametrize(
@@ -66,13 +74,13 @@ def test_unknown_names_are_refused(
 ) -> None:
     """The text lists what there is."""
     with pytest.raises(RecordError, match=text):
-        planned(models, schemes)
+        select_groups(models, schemes)
 
 
 def test_planned_models_exist() -> None:
     """A plan names only what can be built."""
     pytest.importorskip("torch")
-    from foretrace.tracer.lab.network.models import EXAMPLES
+    from benchmarks.shaped_network.models import EXAMPLES
 
     assert set(MODELS) == set(EXAMPLES)
 

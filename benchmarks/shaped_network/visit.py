@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.lab.network.cells import Measured, Run, intervals
+from benchmarks.shaped_network.cells import Measured, Run
+from benchmarks.shaped_network.plan import CONTENTION_BYTES, UPLINK_MBIT
+from foretrace.tracer.lab.network.collective_sweep import intervals, time_collective
 from foretrace.tracer.lab.network.namespaces import BURST_BYTES, CONGESTION_CONTROL
-from foretrace.tracer.lab.network.plan import CONTENTION_BYTES, LONGEST_OPERATION_S, UPLINK_MBIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.tracer.lab.network.plan import Group, Setup
+    from benchmarks.shaped_network.plan import Group, Setup
     from foretrace.tracer.lab.network.rank_processes import Ranks
 
 
@@ -99,14 +100,8 @@ def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str
 
 
 def _sweep(cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str, Any]]:
-    ends = ranks.tell(
-        "sweep",
-        kind=cell.scheme,
-        size=cell.options["bytes"],
-        seconds=effort.sweep_seconds,
-        expected_seconds=10 * LONGEST_OPERATION_S,
-    )
-    return Run((intervals(ends),)), {}
+    size = cell.options["bytes"]
+    return Run((time_collective(ranks, cell.scheme, size, effort.sweep_seconds),)), {}
 
 
 def _contend(cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str, Any]]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, partial
-from itertools import pairwise
-from statistics import mean, stdev
+from itertools import chain
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TraceError
+from foretrace.tracer.lab.network.collective_sweep import CollectiveCost, relative_deviation
 from foretrace.tracer.lab.pairs.archive import members, read_recording, write_tar
 from foretrace.tracer.step_stats import drift, trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from foretrace.tracer.trace import Trace
@@ -117,8 +118,7 @@ class Measured:
     @property
     def spread(self) -> float:
         """Standard deviation of single steps, as a share of their mean."""
-        every = [ns for run in self.runs for times in run.step_ns for ns in times]
-        return round(stdev(every) / mean(every), 6) if len(every) > 1 else 0.0
+        return relative_deviation([ns for run in self.runs for ns in chain(*run.step_ns)])
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -170,13 +170,13 @@ def read_cells(where: str | Path) -> list[Cell]:
 
     where = Path(where)
     if not where.exists():
-        raise TraceError(f"{where} does not exist: give an archive of record-network")
+        raise TraceError(f"{where} does not exist: give an archive of benchmarks.shaped_network")
     if where.is_dir():
         files = {path.name: path.read_bytes for path in sorted(where.iterdir()) if path.is_file()}
     else:
         files = members(where)
     if CELLS not in files:
-        raise TraceError(f"{where} holds no {CELLS}: give an archive of record-network")
+        raise TraceError(f"{where} holds no {CELLS}: give an archive of benchmarks.shaped_network")
     return _cells(files, where)
 
 
@@ -223,35 +223,20 @@ def write_cells(
     write_tar(archive, folder, [folder / CELLS, *recordings])
 
 
-def collective_rows(cells: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return what collectives alone took: a cost table, a row per kind, ranks, size and rate.
-
-    Keys: ``kind``, ``ranks``, ``bytes``, ``rate_mbit``, ``ns``, ``spread`` (share).
-    """
+def collective_costs(cells: Iterable[Measured]) -> list[CollectiveCost]:
+    """Return what collectives alone took that ran within one rack."""
     return [
-        {
-            "kind": cell.scheme,
-            "ranks": cell.ranks,
-            "bytes": cell.options["bytes"],
-            "rate_mbit": cell.rate_mbit,
-            "ns": cell.step_ns,
-            "spread": cell.spread,
-        }
+        CollectiveCost(
+            kind=cell.scheme,
+            ranks=cell.ranks,
+            bytes=cell.options["bytes"],
+            rate_mbit=cell.rate_mbit,
+            ns=cell.step_ns,
+            spread=cell.spread,
+        )
         for cell in cells
         if cell.scheme in COLLECTIVES and not max(cell.racks)
     ]
-
-
-def intervals(ends_by_rank: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """Return what each operation took that ran back to back, in ns, but the first.
-
-    It is over when the last rank is done; the first had links that were idle before.
-
-    >>> intervals([[10, 25, 40], [12, 24, 41]])
-    (13, 16)
-    """
-    ends = [max(ranks) for ranks in zip(*ends_by_rank, strict=True)]
-    return tuple(after - before for before, after in pairwise(ends))
 
 
 def _over_ranks(visits: Sequence[Sequence[Sequence[int]]]) -> int | None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from foretrace.tracer.lab.network.models import EXAMPLES, LEARNING_RATE, MOMENTUM, lone, loss, sgd
-from foretrace.tracer.lab.network.training import Training
+from benchmarks.shaped_network.models import EXAMPLES, LEARNING_RATE, MOMENTUM, lone, loss, sgd
+from benchmarks.shaped_network.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.tracer.lab.network.models import Lone
-    from foretrace.tracer.lab.network.training import Party
+    from benchmarks.shaped_network.models import Lone
+    from foretrace.tracer.lab.network.party import Party
 
 PUSH, PULL = 0, 1  # tags
 

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.errors import TraceError
-from foretrace.tracer.lab.network.cells import (
+from benchmarks.shaped_network.cells import (
     CELLS,
     Measured,
     Run,
-    collective_rows,
+    collective_costs,
     read_cells,
     write_cells,
 )
+from foretrace.errors import TraceError
+from foretrace.tracer.lab.network.collective_sweep import CollectiveCost
 from tests.support.measured.cells import cell, run
 
 if TYPE_CHECKING:
@@ -95,15 +96,8 @@ def test_collectives_make_a_cost_table() -> None:
     alone = replace(cell(Run(((8, 8, 8, 8),))), scheme="all_reduce", options={"bytes": 4096})
     over_racks = replace(alone, racks=(0, 1))
 
-    assert collective_rows([cell(run()), alone, over_racks]) == [
-        {
-            "kind": "all_reduce",
-            "ranks": 2,
-            "bytes": 4096,
-            "rate_mbit": 300,
-            "ns": 8,
-            "spread": 0.0,
-        }
+    assert collective_costs([cell(run()), alone, over_racks]) == [
+        CollectiveCost("all_reduce", ranks=2, bytes=4096, rate_mbit=300, ns=8, spread=0.0)
     ]
 
 

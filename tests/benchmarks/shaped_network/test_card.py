@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretrace.tracer.lab.network.card import write_card
-from foretrace.tracer.lab.network.cells import Run
+from benchmarks.shaped_network.card import write_card
+from benchmarks.shaped_network.cells import Run
 from tests.support.measured.cells import cell, run
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ JOBS = {
         "facts": {
             "machine": {"cpu": "AMD EPYC", "fp32_gflops": 101.2, "copy_gbps": 27.6},
             "framework": "torch 2.13.0",
-            "command": "foretrace record-network",
+            "command": "python -m benchmarks.shaped_network",
             "batch_size": 3,
             "optimizer": {"name": "SGD"},
             "warnings": {},
@@ -34,7 +34,7 @@ def test_the_card_has_every_cell_and_why_it_proves_nothing(tmp_path: Path) -> No
     path = write_card([good, bad, alone], JOBS, tmp_path / "network.md")
 
     text = path.read_text()
-    assert "Recorded by `foretrace record-network` with torch 2.13.0, Python 3" in text
+    assert "Recorded by `python -m benchmarks.shaped_network` with torch 2.13.0, Python 3" in text
     assert "AMD EPYC, one thread per rank: 101.2 GFLOP/s in fp32, 27.6 GB/s copied." in text
     assert "burst 131,072 bytes, congestion control\nreno as read back" in text
     assert "| ddp gpt x2 cap_mb=25 300mbit | 0.0 | 0.0 | 0.0 | 0.0 | 4 | yes |" in text

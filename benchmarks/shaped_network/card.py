@@ -6,13 +6,13 @@ import json
 import platform
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.lab.network.cells import COLLECTIVES, collective_rows
+from benchmarks.shaped_network.cells import COLLECTIVES, collective_costs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from foretrace.tracer.lab.network.cells import Measured
+    from benchmarks.shaped_network.cells import Measured
 
 PROTOCOL = """\
 One process per rank, pinned to a core (ranks in turn) with one thread and a fixed allocator, in a
@@ -41,11 +41,11 @@ def write_card(cells: Sequence[Measured], jobs: dict[str, Any], path: Path) -> P
 
 
 def _card(cells: Sequence[Measured], jobs: dict[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = next((job["facts"] for job in jobs.values()), {})
+    facts: dict[str, Any] = next((job["facts"] for job in jobs.values()), {})
     return {
-        "machine": known.get("machine"),
-        "framework": known.get("framework"),
-        "command": known.get("command"),
+        "machine": facts.get("machine"),
+        "framework": facts.get("framework"),
+        "command": facts.get("command"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "burst_bytes": cells[0].burst_bytes,
@@ -59,7 +59,7 @@ def _card(cells: Sequence[Measured], jobs: dict[str, Any]) -> dict[str, Any]:
             for name, job in jobs.items()
         },
         "cells": [_row(cell) for cell in cells if cell.scheme not in COLLECTIVES],
-        "collectives": collective_rows(cells),
+        "collectives": [cost._asdict() for cost in collective_costs(cells)],
     }
 
 

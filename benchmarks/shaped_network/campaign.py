@@ -1,41 +1,43 @@
 """Measure distributed training over shaped links, within a time budget: `record_network`.
 
 Goes in: models, schemes, minutes. Comes out: an archive of cells with the recordings that
-predictions start from (`network_cells`), and a card. A cell that is there is not measured again.
+predictions start from (`cells`), and a card. A cell that is there is not measured again.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.shaped_network.card import write_card
+from benchmarks.shaped_network.cells import Measured, Run, write_cells
+from benchmarks.shaped_network.plan import select_groups
+from benchmarks.shaped_network.visit import Effort, cells_of, visit
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.network.card import write_card
-from foretrace.tracer.lab.network.cells import Measured, Run, write_cells
-from foretrace.tracer.lab.network.namespaces import unavailable
-from foretrace.tracer.lab.network.plan import planned
-from foretrace.tracer.lab.network.rank_processes import running
-from foretrace.tracer.lab.network.visit import Effort, cells_of, visit
+from foretrace.tracer.lab.network.namespaces import shaped_network, unavailable
+from foretrace.tracer.lab.network.rank_processes import start_ranks
 from foretrace.tracer.lab.pairs.archive import compress
 from foretrace.tracer.lab.pairs.campaign import NO_TIME, say, stoppable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from foretrace.tracer.lab.network.plan import Group, Setup
+    from benchmarks.shaped_network.plan import Group, Setup
     from foretrace.tracer.lab.network.rank_processes import Ranks
 
-COMMAND = "foretrace record-network"
+COMMAND = "python -m benchmarks.shaped_network"
+WORKER = "benchmarks.shaped_network.rank_worker"
 CELL, JOB = ".cell.json", ".job.json"
 BUILD_SECONDS, RECORD_SECONDS = 20.0, 60.0
 
 
 @dataclass(frozen=True)
-class Recorded:
+class NetworkArchive:
     """What a run left behind: the archive, its card, and in words what it could not do."""
 
     archive: Path
@@ -51,7 +53,7 @@ def record_network(
     out: str | Path = "network",
     groups: Sequence[Group] | None = None,
     effort: Effort | None = None,
-) -> Recorded:
+) -> NetworkArchive:
     """Measure *schemes* of *models* for at most *minutes* and pack the cells into *out*.
 
     Interrupted, it packs what it has; run again with the same *out*, it goes on from there.
@@ -62,7 +64,7 @@ def record_network(
     RecordError
         A name is unknown, there can be no shaped network here, or nothing could be measured.
     """
-    groups = planned(models, schemes) if groups is None else groups
+    groups = select_groups(models, schemes) if groups is None else groups
     if (reason := unavailable()) is not None:
         raise RecordError(f"no shaped network here: {reason}")
     folder = Path(out) / "cells"
@@ -74,7 +76,7 @@ def record_network(
                 campaign.measure(group)
     except KeyboardInterrupt:
         say("stopped: packing what there is")
-    return campaign.packed(Path(out), groups)
+    return campaign.pack(Path(out), groups)
 
 
 class Campaign:
@@ -90,7 +92,7 @@ class Campaign:
         waiting = [setup for setup in group.setups if any(self._waiting(group, setup))]
         while waiting and not self._is_late():
             try:
-                with running(group, self.folder / "ranks.log") as ranks:
+                with self._start(group) as ranks:
                     self._begin(group, ranks)
                     while waiting and not self._is_late():
                         self._visit_all(group, waiting[0], ranks)
@@ -100,7 +102,7 @@ class Campaign:
                     self.failed[cell.name] = str(error)
                     say(f"{cell.name}: {error}")
 
-    def packed(self, out: Path, groups: Sequence[Group]) -> Recorded:
+    def pack(self, out: Path, groups: Sequence[Group]) -> NetworkArchive:
         """Pack all cells there are; say which of *groups* are missing, and why."""
         left_out = tuple(
             f"{cell.name}: {self.failed.get(cell.name, NO_TIME)}"
@@ -120,7 +122,17 @@ class Campaign:
         write_cells(self.folder, cells, jobs, out / "network.tar")
         card = write_card(cells, jobs, out / "network.md")
         say(f"wrote {len(cells)} cells to {out / 'network.tar'}")
-        return Recorded(out / "network.tar", card, left_out)
+        return NetworkArchive(out / "network.tar", card, left_out)
+
+    @contextmanager
+    def _start(self, group: Group) -> Iterator[Ranks]:
+        """Start *group* on a shaped network of its own, links as fast as they can be."""
+        log = self.folder / "ranks.log"
+        with (
+            shaped_network(group.all_racks) as network,
+            start_ranks(network, log, servers=group.servers, worker=WORKER) as ranks,
+        ):
+            yield ranks
 
     def _is_late(self) -> bool:
         return time.time() > self.deadline
@@ -128,14 +140,14 @@ class Campaign:
     def _waiting(self, group: Group, setup: Setup) -> Iterator[Measured]:
         """Yield the cells of *setup* that still need visits, with the runs they have."""
         rounds = self.effort.rounds_of(setup)
-        for cell in map(self._known, cells_of(group, setup)):
+        for cell in map(self._resume, cells_of(group, setup)):
             if len(cell.runs) < rounds:
                 yield cell
 
     def _path(self, cell: Measured) -> Path:
         return self.folder / f"{cell.name.replace(' ', '_')}{CELL}"
 
-    def _known(self, cell: Measured) -> Measured:
+    def _resume(self, cell: Measured) -> Measured:
         """Return *cell* as it was measured so far."""
         path = self._path(cell)
         return _read(path) if path.exists() else cell
@@ -168,7 +180,7 @@ class Campaign:
                 expected_seconds=BUILD_SECONDS,
             )
         for turn in range(self.effort.rounds_of(setup)):
-            cells = [self._known(cell) for cell in cells_of(group, setup)]
+            cells = [self._resume(cell) for cell in cells_of(group, setup)]
             for cell in cells if turn % 2 == 0 else reversed(cells):
                 if len(cell.runs) <= turn and not self._is_late():
                     visited = visit(cell, setup, ranks, self.effort)

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402 - needs torch
 
-from foretrace.tracer.lab.network import schemes  # noqa: E402 - same
-from foretrace.tracer.lab.network.models import EXAMPLES  # noqa: E402 - same
-from foretrace.tracer.lab.network.training import Party  # noqa: E402 - same
+from benchmarks.shaped_network import data_parallel  # noqa: E402 - same
+from benchmarks.shaped_network.models import EXAMPLES  # noqa: E402 - same
+from foretrace.tracer.lab.network.party import Party  # noqa: E402 - same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Party]:
 
 def test_buckets_are_those_of_the_second_iteration(party: Party) -> None:
     """Five of ``conv`` with 1 MiB each, closed once they are that full; a tensor is never split."""
-    training = schemes.ddp("conv", party, cap_mb=1)
+    training = data_parallel.ddp("conv", party, cap_mb=1)
     steps, forwards = training.run([3], 0)
 
     sizes = training.facts()["bucket_bytes"]
@@ -49,7 +49,7 @@ def test_buckets_are_those_of_the_second_iteration(party: Party) -> None:
 
 def test_the_default_has_a_small_first_bucket(party: Party) -> None:
     """1 MiB for the first, 25 for the others; with a cap given, one bucket holds ``gpt``."""
-    default, capped = (schemes.ddp("gpt", party, cap_mb=cap) for cap in (None, 25))
+    default, capped = (data_parallel.ddp("gpt", party, cap_mb=cap) for cap in (None, 25))
     for training in (default, capped):
         training.run([3], 0)
 
@@ -60,11 +60,11 @@ def test_the_default_has_a_small_first_bucket(party: Party) -> None:
 @pytest.mark.parametrize("compression", [None, "fp16", "powersgd"])
 def test_bytes_by_the_ring_formula(party: Party, compression: str | None) -> None:
     """Four ranks send one and a half times the gradients, half of that in fp16."""
-    training = schemes.ddp("conv", party, cap_mb=25, compression=compression)
+    training = data_parallel.ddp("conv", party, cap_mb=25, compression=compression)
     training.run([4], 0)
 
     size = training.facts()["bucket_bytes"][0]
-    assert schemes._ring_bytes(size, 4) == 1.5 * size
+    assert data_parallel._ring_bytes(size, 4) == 1.5 * size
     assert training.sent_bytes == (None if compression == "powersgd" else 0)  # one rank sends none
 
 
@@ -78,7 +78,7 @@ def test_accumulation_synchronises_once(party: Party, monkeypatch: pytest.Monkey
         return forward(wrapped, *inputs)
 
     monkeypatch.setattr(DistributedDataParallel, "forward", counted)
-    schemes.ddp("conv", party, accumulation=3).run([1], 0)
+    data_parallel.ddp("conv", party, accumulation=3).run([1], 0)
 
     assert passes == [False, False, True]
 
@@ -87,15 +87,15 @@ def test_only_the_slow_rank_sleeps(party: Party, monkeypatch: pytest.MonkeyPatch
     """Rank 1 is slow unless another is named."""
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
-    schemes.ddp("conv", party, sleep_ms=50).run([1], 0)
-    schemes.ddp("conv", party, sleep_ms=50, slow_rank=0).run([1], 0)
+    data_parallel.ddp("conv", party, sleep_ms=50).run([1], 0)
+    data_parallel.ddp("conv", party, sleep_ms=50, slow_rank=0).run([1], 0)
 
     assert slept == [0.0, 0.05]
 
 
 def test_fully_sharded_layers_are_gathered_twice(party: Party) -> None:
     """One rank has nothing to gather; the steps run, and every layer is a unit."""
-    training = schemes.fsdp("wide", party)
+    training = data_parallel.fsdp("wide", party)
 
     assert len(training.run([2], 0)[0]) == 2
     assert training.sent_bytes == 0
@@ -106,7 +106,7 @@ def test_fully_sharded_layers_are_gathered_twice(party: Party) -> None:
 
 def test_every_planned_training_exists() -> None:
     """A plan names only what can be run."""
-    from foretrace.tracer.lab.network.plan import PLAN
+    from benchmarks.shaped_network.plan import PLAN
 
     wanted = {setup.training for group in PLAN for setup in group.setups if setup.trains}
-    assert wanted <= set(schemes.TRAININGS)
+    assert wanted <= set(data_parallel.TRAININGS)

@@ -1,6 +1,6 @@
 """Ways to train one job on several ranks: data parallel and fully sharded.
 
-`TRAININGS` lists all by name, those of `network_exchange` among them. Goes in: a job's name, who
+`TRAININGS` lists all by name, those of `message_passing` among them. Goes in: a job's name, who
 takes part, options. Comes out: a `Training`, which runs steps and says what it must have sent.
 """
 
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from foretrace.tracer.lab.network.exchange import parameter_server, pipeline
-from foretrace.tracer.lab.network.models import lone, sgd
-from foretrace.tracer.lab.network.training import Training
+from benchmarks.shaped_network.message_passing import parameter_server, pipeline
+from benchmarks.shaped_network.models import lone, sgd
+from benchmarks.shaped_network.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from foretrace.tracer.lab.network.training import Party
+    from foretrace.tracer.lab.network.party import Party
 
 FP16_SHARE = 0.5
 POWER_SGD_START = 2  # torch's own hook aborts with less

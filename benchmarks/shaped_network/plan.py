@@ -10,20 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
+from foretrace.tracer.lab.network.collective_sweep import KIB, LONGEST_OPERATION_S, SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-KIB, MIB = 1 << 10, 1 << 20
+MIB = KIB << 10
 RATES = (100, 200, 300, 500, 1000)  # Mbit/s
 CAPS_MB = (25, 1, 4)
 UPLINK_MBIT = 300
 RACK_MBIT = 1000
-SIZES = tuple(KIB << shift for shift in range(2, 16, 2))  # 4 KiB to 16 MiB
 GATHERED = (512 * KIB, 2 * MIB, 8 * MIB)  # all_gather jumps somewhere between the others
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
 WIRE_OVERHEAD = 1514 / 1448  # frame over payload of a full TCP segment
-LONGEST_OPERATION_S = 1.0  # larger ones on slow links only repeat the formula
 CONTENTION_BYTES = 4 * MIB
 COMPUTED = ("products", "sums")  # in cache, from memory
 SETTLED = 24  # steps; workers that begin together come apart over the first five or so
@@ -35,7 +34,7 @@ HELD_OUT = ("lstm", "mixer")
 class Setup:
     """One scheme with its options, visited at all of ``rates`` (Mbit/s, ``None`` unshaped).
 
-    ``training`` is what runs it: a key of `network_schemes.TRAININGS`, "sweep" or "contend". With
+    ``training`` is what runs it: a key of `data_parallel.TRAININGS`, "sweep" or "contend". With
     ``ingress`` ranks receive no faster than that, either. A visit has at least ``fewest`` steps.
     """
 
@@ -178,7 +177,7 @@ SCHEMES = tuple(dict.fromkeys(setup.scheme for group in PLAN for setup in group.
 MODELS = tuple(dict.fromkeys(group.model for group in PLAN if group.model))
 
 
-def planned(models: Sequence[str] | None, schemes: Sequence[str] | None) -> list[Group]:
+def select_groups(models: Sequence[str] | None, schemes: Sequence[str] | None) -> list[Group]:
     """Return the groups of `PLAN`, reduced to *models* and *schemes*; ``None`` stands for all.
 
     What needs no model is kept unless models are named.
@@ -188,8 +187,8 @@ def planned(models: Sequence[str] | None, schemes: Sequence[str] | None) -> list
     RecordError
         A name is unknown; the text lists what there is.
     """
-    _known(models, MODELS, "model")
-    _known(schemes, SCHEMES, "scheme")
+    _require(models, MODELS, "model")
+    _require(schemes, SCHEMES, "scheme")
     kept = []
     for group in PLAN:
         setups = tuple(s for s in group.setups if not schemes or s.scheme in schemes)
@@ -198,7 +197,7 @@ def planned(models: Sequence[str] | None, schemes: Sequence[str] | None) -> list
     return kept
 
 
-def _known(names: Sequence[str] | None, known: Sequence[str], what: str) -> None:
+def _require(names: Sequence[str] | None, choices: Sequence[str], what: str) -> None:
     for name in names or ():
-        if name not in known:
-            raise RecordError(f"no {what} is called {name!r}: choose from {', '.join(known)}")
+        if name not in choices:
+            raise RecordError(f"no {what} is called {name!r}: choose from {', '.join(choices)}")

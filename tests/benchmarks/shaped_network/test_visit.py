@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretrace.tracer.lab.network.plan import Group, Setup
-from foretrace.tracer.lab.network.visit import cells_of
+from benchmarks.shaped_network.plan import Group, Setup
+from benchmarks.shaped_network.visit import cells_of
 
 
 def test_a_setup_has_a_cell_per_link_speed() -> None:

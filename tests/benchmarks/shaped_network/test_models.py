@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from foretrace.tracer.lab.network import models  # noqa: E402 - needs torch
+from benchmarks.shaped_network import models  # noqa: E402 - needs torch
 
 
 @pytest.mark.parametrize("name", models.EXAMPLES)

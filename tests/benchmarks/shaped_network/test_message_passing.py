@@ -11,14 +11,14 @@ from tests.support.measured.rank_threads import together
 
 torch = pytest.importorskip("torch")
 
-from foretrace.tracer.lab.network import exchange, models  # noqa: E402 - where torch is
+from benchmarks.shaped_network import message_passing, models  # noqa: E402 - where torch is
 
 if TYPE_CHECKING:
-    from foretrace.tracer.lab.network.training import Party
+    from foretrace.tracer.lab.network.party import Party
 
 
-def _tiny() -> models.Chain:
-    return models.Chain(*(torch.nn.Linear(8, 8) for _ in range(4)))
+def _tiny() -> models.LayerChain:
+    return models.LayerChain(*(torch.nn.Linear(8, 8) for _ in range(4)))
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _tiny_job(monkeypatch: pytest.MonkeyPatch) -> None:
         with building:
             return models.lone(name)
 
-    monkeypatch.setattr(exchange, "lone", lone)
+    monkeypatch.setattr(message_passing, "lone", lone)
 
 
 def _trained_alone(steps: int) -> list[Any]:
@@ -58,16 +58,16 @@ def test_a_pipeline_trains_as_one_process_does(
 ) -> None:
     """Its stages together end with the weights of the job alone; bytes are those of activations."""
     stages: list[Any] = []
-    kept = exchange._Stage.__init__
+    kept = message_passing._Stage.__init__
 
     def keep(self: Any, *arguments: Any, **options: Any) -> None:
         kept(self, *arguments, **options)
         stages.append(self)
 
-    monkeypatch.setattr(exchange._Stage, "__init__", keep)
+    monkeypatch.setattr(message_passing._Stage, "__init__", keep)
 
     def train(party: Party) -> Any:
-        training = exchange.pipeline("tiny", party, **options)
+        training = message_passing.pipeline("tiny", party, **options)
         return training, training.run([2, 2], party.rank)
 
     trainings = together(train, ranks=2)
@@ -86,10 +86,10 @@ def test_a_pipeline_trains_as_one_process_does(
 
 def test_the_first_stage_is_one_forward_ahead() -> None:
     """1F1B keeps at most two micro-batches alive there, GPipe all of them."""
-    first, last = exchange._order(3, 1), exchange._order(3, 0)
+    first, last = message_passing._order(3, 1), message_passing._order(3, 0)
     assert [what[0] + str(index) for what, index in first] == ["f0", "f1", "b0", "f2", "b1", "b2"]
     assert [what[0] + str(index) for what, index in last] == ["f0", "b0", "f1", "b1", "f2", "b2"]
-    gpipe = exchange._order(2, 2)
+    gpipe = message_passing._order(2, 2)
     assert [what[0] + str(index) for what, index in gpipe] == ["f0", "f1", "b0", "b1"]
 
 
@@ -97,7 +97,7 @@ def test_workers_in_step_train_as_one_process_does() -> None:
     """Both have the same batch: the mean gradient is that of the job alone, and so are weights."""
 
     def train(party: Party) -> Any:
-        training = exchange.parameter_server("tiny", party, mode="bsp")
+        training = message_passing.parameter_server("tiny", party, mode="bsp")
         times = training.run([3, 3], party.rank)
         return training, times, getattr(training.step, "__self__", None)
 
@@ -117,7 +117,7 @@ def test_workers_that_do_not_wait_make_steps_of_their_own() -> None:
     """One makes three steps, the slow one makes one; the server answers each push."""
 
     def train(party: Party) -> Any:
-        training = exchange.parameter_server("tiny", party, mode="asp", sleep_ms=5)
+        training = message_passing.parameter_server("tiny", party, mode="asp", sleep_ms=5)
         return training, training.run([3, 1], party.rank)
 
     (fast, fast_times), (_, slow_times), (server, _) = together(train, ranks=2, servers=1)

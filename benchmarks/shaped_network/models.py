@@ -25,7 +25,7 @@ LEARNING_RATE = 1e-4
 MOMENTUM = 0.9
 
 
-class Chain(nn.Module):
+class LayerChain(nn.Module):
     """Layers one after another, and the cross entropy of what the last one gives."""
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -106,42 +106,44 @@ def _perceptron(*widths: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def _mlp() -> Chain:
+def _mlp() -> LayerChain:
     """Return a chain whose last layer, the first to have its gradient, is five sixths of all."""
-    return Chain(*(_dense(512, 512) for _ in range(3)), nn.Linear(512, 8000))
+    return LayerChain(*(_dense(512, 512) for _ in range(3)), nn.Linear(512, 8000))
 
 
-def _wide() -> Chain:
-    return Chain(*(_dense(768, 768) for _ in range(5)), nn.Linear(768, 768))
+def _wide() -> LayerChain:
+    return LayerChain(*(_dense(768, 768) for _ in range(5)), nn.Linear(768, 768))
 
 
 def _dense(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU())
 
 
-def _conv() -> Chain:
+def _conv() -> LayerChain:
     widths = (3, 32, 64, 64, 128, 128, 256, 256, 256)
     strides = (1, 2, 1, 2, 1, 2, 1, 1)
     convolutions = zip(pairwise(widths), strides, strict=True)
     blocks = [conv_norm(a, b, 3, stride=stride) for (a, b), stride in convolutions]
-    return Chain(*blocks, Mean(2, 3), nn.Linear(256, 100))
+    return LayerChain(*blocks, Mean(2, 3), nn.Linear(256, 100))
 
 
-def _gpt() -> Chain:
+def _gpt() -> LayerChain:
     blocks = [Block(192, 4, causal=True, norm_first=True) for _ in range(4)]
-    return Chain(
+    return LayerChain(
         Words(2000, 64, 192), *blocks, nn.Sequential(nn.LayerNorm(192), nn.Linear(192, 2000))
     )
 
 
-def _lstm() -> Chain:
-    return Chain(nn.Embedding(3000, 256), *(Recurrent(256) for _ in range(2)), nn.Linear(256, 3000))
+def _lstm() -> LayerChain:
+    return LayerChain(
+        nn.Embedding(3000, 256), *(Recurrent(256) for _ in range(2)), nn.Linear(256, 3000)
+    )
 
 
-def _mixer() -> Chain:
+def _mixer() -> LayerChain:
     patches = nn.Sequential(nn.Conv2d(3, 192, 8, stride=8), nn.Flatten(2), Transposed())
     blocks = [Mixer(64, 192) for _ in range(6)]
-    return Chain(patches, *blocks, Mean(1), nn.Linear(192, 100))
+    return LayerChain(patches, *blocks, Mean(1), nn.Linear(192, 100))
 
 
 class Transposed(nn.Module):
@@ -169,7 +171,7 @@ def _tokens(samples: int, *, length: int, words: int) -> tuple[Any, Any]:
 class Example:
     """A network, what it trains on, and after how many layers a pipeline cuts it in two."""
 
-    network: Callable[[], Chain]
+    network: Callable[[], LayerChain]
     batch: Callable[..., tuple[Any, Any]]
     samples: int
     sizes: dict[str, int]
@@ -215,7 +217,7 @@ class Lone:
     """One training job in one process: what a scheme spreads over ranks, and the baseline."""
 
     name: str
-    network: Chain
+    network: LayerChain
     optimizer: Any
     batch: tuple[Any, Any]
     clock: ForwardClock
