@@ -1,6 +1,7 @@
-"""A process that ends with the one that started it, also where that one is killed.
+"""Processes that measure: what they start with, and that they end with the one that started them.
 
-Called by the child, about itself: nothing runs between fork and exec, and threads do no harm.
+`end_with` is called by the child, about itself: nothing runs between fork and exec, and threads do
+no harm.
 """
 
 from __future__ import annotations
@@ -11,14 +12,40 @@ import platform
 import signal
 import time
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+FIXED_ENVIRONMENT = {
+    "MALLOC_MMAP_THRESHOLD_": "1073741824",
+    "MALLOC_TRIM_THRESHOLD_": "1073741824",
+    "MALLOC_TOP_PAD_": "67108864",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""For a process whose CPU times are to be compared, set before it starts.
+
+The allocator's own thresholds move when a large block is freed, so that measuring one job changes
+the page faults, and the time, of the next. One thread leaves nothing to the scheduler.
+"""
+
+GRACE_SECONDS = 3.0  # between asking a process to end and killing it
 PR_SET_PDEATHSIG = 1
 WATCH_SECONDS = 1.0
+
+
+def measuring_environment(*, cpu: bool) -> dict[str, str]:
+    """Return the environment of a measuring process: our package found, a CPU's allocator fixed."""
+    package = find_spec("foretrace")
+    assert package is not None
+    assert package.origin is not None
+    root = str(Path(package.origin).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, **(FIXED_ENVIRONMENT if cpu else {}), "PYTHONPATH": path}
 
 
 def end_with(parent: int) -> None:  # pragma: no cover - changes the whole process

@@ -12,19 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-FIXED_ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "1073741824",
-    "MALLOC_TRIM_THRESHOLD_": "1073741824",
-    "MALLOC_TOP_PAD_": "67108864",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-"""For a process whose CPU times are to be compared, set before it starts.
-
-The allocator's own thresholds move when a large block is freed, so that measuring one job changes
-the page faults, and the time, of the next. One thread leaves nothing to the scheduler.
-"""
-
 TRIM = 0.2
 NOISE_LIMIT = 0.02  # above it a pair is inconclusive
 SETTLE_PER_WORKER = 4  # steps: twice the batches that a loader worker prefetches

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from foretrace.batch.items import Recording, asked, digested, failed, pairs_in
 from foretrace.errors import ForetraceError, TransformError
+from foretrace.tracer.child_process import measuring_environment
 from foretrace.tracer.lab.pairs.archive import PAIR
-from foretrace.tracer.lab.pairs.campaign import measuring_environment, run_one, say
+from foretrace.tracer.lab.pairs.campaign import run_one, say
 from foretrace.tracer.lab.pairs.worker import CPU_PLAN, CUDA_PLAN, Plan, Task
 from foretrace.tracer.lab.zoo.models import find_model
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES

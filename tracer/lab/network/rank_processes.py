@@ -17,7 +17,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.pairs.campaign import GRACE_SECONDS, measuring_environment
+from foretrace.tracer.child_process import GRACE_SECONDS, measuring_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

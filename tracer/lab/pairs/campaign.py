@@ -19,9 +19,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from foretrace.tracer.child_process import GRACE_SECONDS, measuring_environment
 from foretrace.tracer.lab.pairs.archive import PAIR, compress
 from foretrace.tracer.recording.machine_probe import cores
-from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from foretrace.tracer.lab.pairs.worker import Task
 
-GRACE_SECONDS = 3.0
 FAILED = ".failed.json"
 NO_TIME = "no time left"
 
@@ -129,15 +128,6 @@ def _why(folder: Path, change: str) -> str:
     with suppress(OSError, ValueError, KeyError):
         return str(json.loads((folder / f"{change}{FAILED}").read_text("utf-8"))["why"])
     return NO_TIME
-
-
-def measuring_environment(*, cpu: bool) -> dict[str, str]:
-    """Return the environment of a measuring process: our package found, a CPU's allocator fixed."""
-    import foretrace
-
-    root = str(Path(foretrace.__file__).resolve().parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **(FIXED_ENVIRONMENT if cpu else {}), "PYTHONPATH": path}
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
+from foretrace.tracer.child_process import FIXED_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from foretrace.tracer.child_process import FIXED_ENVIRONMENT
 from foretrace.tracer.job import load_job, runner
 from foretrace.tracer.lab.zoo.models import find_model
-from foretrace.tracer.step_stats import FIXED_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
