@@ -80,7 +80,7 @@ class JobState:
     )
     workers: Any = field(
         default=None,
-        metadata=_says("the `Placed` workers of the job: their cluster, and the device of each"),
+        metadata=_says("the job's `Placement`: its cluster, and the device of each worker"),
     )
     ranks_unfolded: bool = field(
         default=False, metadata=_says("the copies of the recorded rank are in the graph")

@@ -16,7 +16,7 @@ from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
 BITS = 8
 
@@ -46,7 +46,7 @@ def is_within(where: str, known: list[str]) -> bool:
     return any(each == where or each.startswith(f"{where}, ") for each in known)
 
 
-def _joined(placed: Placed) -> str:
+def _joined(placed: Placement) -> str:
     cluster = placed.cluster
     gbit = BITS * outside_gb_per_s(cluster)
     if cluster.transport == "tcp" and gbit:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.workers import with_workers
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from tests.support.jobs import collectives, gradients, kernels, modules
 from tests.support.jobs.kernels import BACKWARD_CHAIN, CHAIN, CONV, SGEMM, SOFTMAX, launching

@@ -23,17 +23,17 @@ RATE = re.compile(r"\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.I
 SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """The workers of a job: ``devices[i]`` of *cluster* is worker i."""
 
     cluster: Cluster
     devices: tuple[int, ...]
 
 
-def workers_placed(graph: Graph) -> Placed | None:
+def workers_placed(graph: Graph) -> Placement | None:
     """Return the workers of *graph*, where they are known: what-ifs move or rewire them."""
     placed = graph.state.workers
-    return placed if isinstance(placed, Placed) else None
+    return placed if isinstance(placed, Placement) else None
 
 
 def gigabits(text: str) -> float:
@@ -66,7 +66,7 @@ def place_workers(
     network: str | None = None,
     nodes: int | None = None,
     placement: Sequence[int] | None = None,
-) -> Placed:
+) -> Placement:
     """Return the cluster that *workers* run on, and their devices.
 
     Parameters
@@ -96,7 +96,7 @@ def place_workers(
             'network="25Gbps"'
         )
     chosen = _cluster(workers, cluster, network, nodes)
-    return Placed(chosen, _devices(chosen, workers, nodes, placement))
+    return Placement(chosen, _devices(chosen, workers, nodes, placement))
 
 
 def _cluster(

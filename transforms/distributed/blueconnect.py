@@ -12,9 +12,10 @@ import pandas as pd
 from foretrace.errors import TransformError
 from foretrace.transforms.collectives.cost import collective_cost, cost_at_once
 from foretrace.transforms.collectives.estimate import nested_groups
-from foretrace.transforms.distributed.common.collective_tasks import collectives, workers_of
-from foretrace.transforms.distributed.common.recast_collectives import shared_by, taken_over
+from foretrace.transforms.distributed.common.collective_tasks import collectives
+from foretrace.transforms.distributed.common.recast_collectives import redirect_edges, share_network
 from foretrace.transforms.distributed.common.transfers import add_lane, put
+from foretrace.transforms.distributed.common.workers import workers_of
 from foretrace.transforms.edit.primitives import edge_rows
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
     from foretrace.transforms.collectives.cost import Cost
     from foretrace.transforms.edit.columns import Rows
 
@@ -60,14 +61,14 @@ def blueconnect(graph: Graph) -> Graph:
     Examples
     --------
     >>> from foretrace.transforms.cluster.presets import load_cluster
-    >>> from foretrace.transforms.distributed.common.collective_tasks import with_workers
-    >>> from foretrace.transforms.cluster.placement import Placed
+    >>> from foretrace.transforms.distributed.common.workers import with_workers
+    >>> from foretrace.transforms.cluster.placement import Placement
     >>> from foretrace.graph.literal import literal
     >>> graph = literal(
     ...     [("all_reduce", "collective", 0, 9_000_000, "communication")],
     ...     columns={"bytes": [1e8]}, wrap=True,
     ... )
-    >>> placed = Placed(load_cluster("dgx-a100", nodes=2), tuple(range(16)))
+    >>> placed = Placement(load_cluster("dgx-a100", nodes=2), tuple(range(16)))
     >>> [name.split()[-1] for name in blueconnect(with_workers(graph, placed)).tasks.name]
     ['reduce_scatter', 'all_gather', 'all_reduce']
     """
@@ -89,7 +90,7 @@ def blueconnect(graph: Graph) -> Graph:
         collective_cost(placed.cluster, placed.devices, "all_reduce", size).ns for size in sizes
     ]
     stages = {size: _stages(placed, levels, size) for size in set(sizes.tolist())}
-    changed = _staged(graph, rows, [stages[size] for size in sizes.tolist()], extra)
+    changed = _insert_stages(graph, rows, [stages[size] for size in sizes.tolist()], extra)
     gone = np.zeros(len(changed.tasks), bool)
     gone[rows] = True
     spans = " x ".join(str(len(groups[0])) for groups in levels)
@@ -100,7 +101,7 @@ def blueconnect(graph: Graph) -> Graph:
 
 
 def _stages(
-    placed: Placed, levels: Sequence[Sequence[tuple[int, ...]]], size: float
+    placed: Placement, levels: Sequence[Sequence[tuple[int, ...]]], size: float
 ) -> list[_Stage]:
     """Return the stages of one all-reduce of *size* bytes, in order."""
     out: list[_Stage] = []
@@ -115,7 +116,9 @@ def _stages(
     return [*out, _Stage(len(levels) - 1, "all_reduce", middle, size), *back[::-1]]
 
 
-def _staged(graph: Graph, rows: Rows, stages: Sequence[Sequence[_Stage]], extra: Rows) -> Graph:
+def _insert_stages(
+    graph: Graph, rows: Rows, stages: Sequence[Sequence[_Stage]], extra: Rows
+) -> Graph:
     """Put the stages of each of *rows* on a lane per level, one after the other."""
     depth = len(stages[0])
     made = np.full((len(rows), depth), -1, np.int64)
@@ -144,8 +147,8 @@ def _staged(graph: Graph, rows: Rows, stages: Sequence[Sequence[_Stage]], extra:
     edges = graph.edges
     for before, after in pairwise(made.T):
         edges = edge_rows(edges, before, after, "event", 0)
-    graph = taken_over(replace(graph, edges=edges), rows, made[:, 0], made[:, -1])
-    return shared_by(graph, like, lanes)
+    graph = redirect_edges(replace(graph, edges=edges), rows, made[:, 0], made[:, -1])
+    return share_network(graph, like, lanes)
 
 
 def _order(step: Rows, level: int, depth: int) -> list[tuple[int, int]]:

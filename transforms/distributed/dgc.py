@@ -8,8 +8,13 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.collectives.cost import collective_cost
-from foretrace.transforms.distributed.common.collective_tasks import collectives, workers_of
-from foretrace.transforms.distributed.common.recast_collectives import finished, prepared, recast
+from foretrace.transforms.distributed.common.collective_tasks import collectives
+from foretrace.transforms.distributed.common.recast_collectives import (
+    insert_before,
+    insert_behind_wait,
+    recast,
+)
+from foretrace.transforms.distributed.common.workers import workers_of
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.provenance import add_note
 
@@ -76,8 +81,8 @@ def dgc(graph: Graph, *, ratio: float = 0.001) -> Graph:
     changed = recast(
         graph, rows, name=f"{PREFIX}all_gather", work_ns=work, size=sent, cost="roofline"
     )
-    changed = prepared(changed, rows, COMPRESS_PASSES * old, f"{PREFIX}compress", "dgc")
-    changed = finished(changed, rows, RESTORE_PASSES * old + sent, f"{PREFIX}restore")
+    changed = insert_before(changed, rows, COMPRESS_PASSES * old, f"{PREFIX}compress", "dgc")
+    changed = insert_behind_wait(changed, rows, RESTORE_PASSES * old + sent, f"{PREFIX}restore")
     return add_note(
         changed,
         f"dgc: {ratio:.3g} of the gradients and their places travel, {np.sum(sent) / 1e6:.3g} MB "

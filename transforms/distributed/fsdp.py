@@ -12,7 +12,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shortened
-from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import (
@@ -24,7 +24,7 @@ from foretrace.transforms.distributed.common.transfers import (
     wait,
 )
 from foretrace.transforms.distributed.common.workers import of_workers, place_alone
-from foretrace.transforms.distributed.common.wrapping_units import REST, Unit, units
+from foretrace.transforms.distributed.common.wrapping_units import REST, WrappingUnit, find_units
 from foretrace.transforms.edit.columns import Rows, is_in
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import insert, scale
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
 STAGES = (1, 2, 3)
 PREFIX = "FSDP "
@@ -126,31 +126,31 @@ def fsdp(
     placed = place_alone(graph, "fsdp", workers, cluster=cluster, network=network, nodes=nodes)
     if workers == 1:
         return graph
-    found = units(graph, gradients(graph), wrap)
+    units = find_units(graph, find_gradients(graph), wrap)
     moves = [
         move
-        for step in dict.fromkeys(unit.step for unit in found)
-        for move in _moves(graph, [u for u in found if u.step == step], stage, ahead)
+        for step in dict.fromkeys(unit.step for unit in units)
+        for move in _moves(graph, [u for u in units if u.step == step], stage, ahead)
     ]
     late = late_ns(graph, workers)
-    changed = _communicating(graph, placed, moves, late)
-    changed = changed if device else _kept_busy(changed, found)
-    changed = _sharded_update(changed, workers)
-    size = sum(unit.bytes for unit in found) / len({unit.step for unit in found})
+    changed = _communicate(graph, placed, moves, late)
+    changed = changed if device else _keep_busy(changed, units)
+    changed = _shard_update(changed, workers)
+    size = sum(unit.bytes for unit in units) / len({unit.step for unit in units})
     return add_note(
         of_workers(changed, workers, placed),
-        f"fsdp: {len(found) // graph.steps} units, {size / 1e6:.3g} MB of parameters, on {workers} "
+        f"fsdp: {len(units) // graph.steps} units, {size / 1e6:.3g} MB of parameters, on {workers} "
         f"workers of {placed.cluster.name}; stage {stage}, gathered {ahead} units ahead",
         *([f"fsdp: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
     )
 
 
-def _moves(graph: Graph, found: Sequence[Unit], stage: int, ahead: int) -> list[_Move]:
+def _moves(graph: Graph, units: Sequence[WrappingUnit], stage: int, ahead: int) -> list[_Move]:
     """Return the collectives of one step, in the order in which the host issues them."""
     start = graph.tasks["start_ns"].to_numpy()
-    turns = [(unit, unit.forward, unit.needs_forward) for unit in found]
+    turns = [(unit, unit.forward, unit.needs_forward) for unit in units]
     if stage == max(STAGES):
-        again = [unit for unit in found if unit.name != REST and unit.needs_backward >= 0]
+        again = [unit for unit in units if unit.name != REST and unit.needs_backward >= 0]
         again.sort(key=lambda unit: start[unit.backward])
         turns += [(unit, unit.backward, unit.needs_backward) for unit in again]
     opened = np.array([max(0, at - ahead) for at in range(len(turns))])
@@ -161,11 +161,11 @@ def _moves(graph: Graph, found: Sequence[Unit], stage: int, ahead: int) -> list[
         for at, (unit, _, needed) in enumerate(turns)
     ]
     reduce = "all_reduce" if stage == min(STAGES) else "reduce_scatter"
-    scatters = [_Move(reduce, unit.bytes, unit.final, unit.ready, 0, -1) for unit in found]
+    scatters = [_Move(reduce, unit.bytes, unit.final, unit.ready, 0, -1) for unit in units]
     return sorted([*gathers, *scatters], key=lambda move: (start[move.call], move.kind != GATHER))
 
 
-def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: int) -> Graph:
+def _communicate(graph: Graph, placed: Placement, moves: Sequence[_Move], late: int) -> Graph:
     """Put *moves* into *graph*: on a CPU the host waits for each, on a device streams do."""
     gathers = np.array([move.kind == GATHER for move in moves])
     size, call, needed, ready, shift = (
@@ -214,10 +214,10 @@ def _communicating(graph: Graph, placed: Placed, moves: Sequence[_Move], late: i
     return graph
 
 
-def _kept_busy(graph: Graph, found: Sequence[Unit]) -> Graph:
+def _keep_busy(graph: Graph, units: Sequence[WrappingUnit]) -> Graph:
     """Let the host of a unit do, behind its last gradient, what sharding costs in Python."""
-    hosts = np.array([unit.final for unit in found])
-    work = TENSOR_NS * np.array([len(unit.members) for unit in found])
+    hosts = np.array([unit.final for unit in units])
+    work = TENSOR_NS * np.array([len(unit.members) for unit in units])
     return insert(
         graph, hosts, name=f"{PREFIX}bookkeeping", kind="host", work_ns=work, cost="prior"
     )[0]
@@ -246,7 +246,7 @@ def _next_update(graph: Graph, like: Rows) -> Rows:
     return np.array([of_step.get(s, -1) for s in graph.tasks["step"].to_numpy()[like].tolist()])
 
 
-def _sharded_update(graph: Graph, workers: int) -> Graph:
+def _shard_update(graph: Graph, workers: int) -> Graph:
     """Let the optimizer update a share of every parameter; its fixed costs stay."""
     work = graph.tasks["work_ns"].to_numpy()
     if has_device(graph):

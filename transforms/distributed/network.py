@@ -10,15 +10,15 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.graph.network import network_of, with_network
 from foretrace.transforms.cluster.placement import (
-    Placed,
+    Placement,
     gigabits,
     outside_gb_per_s,
     workers_placed,
 )
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.common.recast_collectives import recost
 from foretrace.transforms.distributed.common.transfers import communicates
+from foretrace.transforms.distributed.common.workers import with_workers
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
@@ -65,7 +65,7 @@ def network(
     transfers = require(communicates(graph), graph, "collective; put ddp(workers=...) before")
     placed = workers_placed(graph)
     if placed is None:
-        return _recorded(graph, transfers, bandwidth, latency)
+        return _speed_up(graph, transfers, bandwidth, latency)
     if isinstance(bandwidth, str):
         gb_per_s = gigabits(bandwidth) / 8
     else:
@@ -73,12 +73,12 @@ def network(
         gb_per_s = outside_gb_per_s(placed.cluster) * times
     latency_ns = None if latency is None else round(1000 * latency)
     other = placed.cluster.with_network(gb_per_s=gb_per_s, latency_ns=latency_ns)
-    changed = _moved(graph, placed, Placed(other, placed.devices))
+    changed = _move(graph, placed, Placement(other, placed.devices))
     text = f"network: {8 * gb_per_s:.4g} Gbit/s between machines"
     return add_note(changed, text + ("" if latency is None else f", {latency:g} us"))
 
 
-def _moved(graph: Graph, before: Placed, after: Placed) -> Graph:
+def _move(graph: Graph, before: Placement, after: Placement) -> Graph:
     """Return the job on another network: other collectives, which slow computing otherwise."""
     changed = with_workers(recost(graph, before, after), after)
     shares = network_of(graph)
@@ -88,7 +88,7 @@ def _moved(graph: Graph, before: Placed, after: Placed) -> Graph:
     return with_network(changed, replace(shares, compute_share=compute, transfer_share=transfer))
 
 
-def _recorded(
+def _speed_up(
     graph: Graph, transfers: Mask, bandwidth: str | float | None, latency: float | None
 ) -> Graph:
     """Return a recorded job, on a network that nothing tells, whose bytes pass faster."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
 from foretrace.transforms.costs.optimizer_traffic import host_update
-from foretrace.transforms.distributed.common.gradients import Gradient, gradients, total_bytes
-from foretrace.transforms.distributed.common.server_cost import Servers, update_ns
+from foretrace.transforms.distributed.common.gradients import Gradient, find_gradients, total_bytes
+from foretrace.transforms.distributed.common.server_cost import ServerPlacement, update_ns
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
@@ -119,20 +119,20 @@ def parameter_server(
         nodes=nodes,
         servers=servers,
     )
-    found = gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
-    job = Servers(placed, placed.devices[:workers], placed.devices[workers:], ingress)
-    size = float(total_bytes(found))
+    gradients = find_gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
+    job = ServerPlacement(placed, placed.devices[:workers], placed.devices[workers:], ingress)
+    size = float(total_bytes(gradients))
     waits = mode == "bsp"
     late = late_ns(graph, workers) if waits else 0
     if server_gbps is not None:
         positive("server_gbps", server_gbps)
     stages = (_in_step if waits else _one_by_one)(graph, job, size, server_gbps)
     update = update_tasks(graph)
-    changed = _exchanging(graph, found, stages, size, late)
+    changed = _exchange(graph, gradients, stages, size, late)
     padding = np.zeros(len(changed.tasks) - len(update), bool)
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return add_note(
-        of_workers(changed, workers, Placed(placed.cluster, job.workers) if waits else None),
+        of_workers(changed, workers, Placement(placed.cluster, job.workers) if waits else None),
         f"parameter_server: {workers} workers push and pull {size / 1e6:.3g} MB, {servers} "
         f"servers, {placed.cluster.name}, {mode}",
         *([f"parameter_server: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
@@ -141,7 +141,7 @@ def parameter_server(
 
 
 def _in_step(
-    graph: Graph, job: Servers, size: float, server_gbps: float | None
+    graph: Graph, job: ServerPlacement, size: float, server_gbps: float | None
 ) -> tuple[_Stage, ...]:
     """Return the legs of an exchange that all workers make at the same time."""
     push, pull = (
@@ -153,7 +153,7 @@ def _in_step(
 
 
 def _one_by_one(
-    graph: Graph, job: Servers, size: float, server_gbps: float | None
+    graph: Graph, job: ServerPlacement, size: float, server_gbps: float | None
 ) -> tuple[_Stage, ...]:
     """Return the legs of an exchange of one worker, which meets those of others by chance."""
     workers = len(job.workers)
@@ -227,13 +227,13 @@ def update_tasks(graph: Graph) -> Mask:
     return host_update(graph) | kernels
 
 
-def _exchanging(
-    graph: Graph, found: Sequence[Gradient], stages: Sequence[_Stage], size: float, late: int
+def _exchange(
+    graph: Graph, gradients: Sequence[Gradient], stages: Sequence[_Stage], size: float, late: int
 ) -> Graph:
     """Let every step push, have updated, and pull, before the next one begins."""
     last = [
         each
-        for each, after in zip(found, [*found[1:], None], strict=True)
+        for each, after in zip(gradients, [*gradients[1:], None], strict=True)
         if after is None or after.step != each.step
     ]
     ready, host = (np.array([getattr(each, end) for each in last]) for end in ("row", "host"))

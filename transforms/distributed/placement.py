@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import Placed, place_workers
+from foretrace.transforms.cluster.placement import Placement, place_workers
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.distributed.common.collective_tasks import with_workers, workers_of
 from foretrace.transforms.distributed.common.recast_collectives import recost
+from foretrace.transforms.distributed.common.workers import with_workers, workers_of
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
 
@@ -50,7 +50,7 @@ def placement(graph: Graph, *, to: str | list[int] = "packed", cluster: str | No
     ...     [("all_reduce", "collective", 0, 175_000_000, "communication")],
     ...     columns={"bytes": [4 * 2**20]},
     ... )
-    >>> racks = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.3), (0, 1, 2, 3))
+    >>> racks = Placement(ethernet(4, 1.0, racks=2, uplink_gbit=0.3), (0, 1, 2, 3))
     >>> round(placement(with_workers(graph, racks), to="spread").tasks.work_ns.iat[0] / 1e6)
     350
     """
@@ -60,9 +60,9 @@ def placement(graph: Graph, *, to: str | list[int] = "packed", cluster: str | No
     devices = place_workers(
         workers,
         cluster=where,
-        placement=to if isinstance(to, list) else _placed(where, workers, to),
+        placement=to if isinstance(to, list) else _place(where, workers, to),
     ).devices
-    after = Placed(where, devices)
+    after = Placement(where, devices)
     if after == before:
         return graph
     shown = ", ".join(map(str, devices[:SHOWN])) + (", ..." if workers > SHOWN else "")
@@ -72,7 +72,7 @@ def placement(graph: Graph, *, to: str | list[int] = "packed", cluster: str | No
     )
 
 
-def _placed(cluster: Cluster, workers: int, policy: str) -> list[int]:
+def _place(cluster: Cluster, workers: int, policy: str) -> list[int]:
     """Return the devices of *workers* by one of `POLICIES`."""
     choice("to", policy, POLICIES)
     if workers > cluster.size:

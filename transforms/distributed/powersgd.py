@@ -11,14 +11,15 @@ from foretrace.errors import TransformError
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import moving_ns
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
-from foretrace.transforms.distributed.common.collective_tasks import collectives, workers_of
-from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.collective_tasks import collectives
+from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.recast_collectives import (
-    finished,
-    followed,
-    prepared,
+    insert_before,
+    insert_behind,
+    insert_behind_wait,
     recast,
 )
+from foretrace.transforms.distributed.common.workers import workers_of
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import has_device
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
     from foretrace.transforms.distributed.common.gradients import Gradient
     from foretrace.transforms.edit.columns import Rows
 
@@ -110,8 +111,10 @@ def powersgd(graph: Graph, *, rank: int = 1) -> Graph:
         graph, rows, name=f"{PREFIX}all_reduce", work_ns=work, size=first, cost="roofline"
     )
     changed, last = _second_factor(changed, rows, placed, second, buckets)
-    changed = prepared(changed, rows, BEFORE_PASSES * matrices, f"{PREFIX}compress", "powersgd")
-    changed = finished(changed, last, AFTER_PASSES * matrices, f"{PREFIX}restore")
+    changed = insert_before(
+        changed, rows, BEFORE_PASSES * matrices, f"{PREFIX}compress", "powersgd"
+    )
+    changed = insert_behind_wait(changed, last, AFTER_PASSES * matrices, f"{PREFIX}restore")
     return add_note(
         changed,
         f"powersgd: rank {rank}, {(first + second).sum() / 1e6:.3g} MB travel instead of "
@@ -121,11 +124,11 @@ def powersgd(graph: Graph, *, rank: int = 1) -> Graph:
 
 def _buckets(graph: Graph, rows: Rows, rank: int) -> list[_Bucket]:
     """Return what each of *rows* becomes: buckets hold gradients in the order they are ready."""
-    found = iter(gradients(graph))
+    coming = iter(find_gradients(graph))
     buckets: list[_Bucket] = []
     for size in graph.tasks["bytes"].to_numpy()[rows].tolist():
         members: list[Gradient] = []
-        while sum(each.bytes for each in members) < size and (one := next(found, None)):
+        while sum(each.bytes for each in members) < size and (one := next(coming, None)):
             members.append(one)
         if sum(each.bytes for each in members) != size or not all(m.shape for m in members):
             raise TransformError(
@@ -152,7 +155,7 @@ def _bucket(members: Sequence[Gradient], rank: int) -> _Bucket:
     return _Bucket(left, right, rest, matrices, count)
 
 
-def _costs(placed: Placed, sizes: npt.NDArray[np.float64]) -> Rows:
+def _costs(placed: Placement, sizes: npt.NDArray[np.float64]) -> Rows:
     return np.array(
         [collective_cost(placed.cluster, placed.devices, "all_reduce", size).ns for size in sizes]
     )
@@ -161,7 +164,7 @@ def _costs(placed: Placed, sizes: npt.NDArray[np.float64]) -> Rows:
 def _second_factor(
     graph: Graph,
     rows: Rows,
-    placed: Placed,
+    placed: Placement,
     sizes: npt.NDArray[np.float64],
     buckets: Sequence[_Bucket],
 ) -> tuple[Graph, Rows]:
@@ -180,7 +183,7 @@ def _second_factor(
     work = products + MIDDLE_OPERATIONS * each * np.array(
         [buckets[at].tensors for at in some.tolist()]
     )
-    graph, middle = followed(
+    graph, middle = insert_behind(
         graph,
         rows[some],
         name=f"{PREFIX}second factor",
@@ -188,7 +191,7 @@ def _second_factor(
         work_ns=work,
         cost="roofline",
     )
-    graph, second = followed(
+    graph, second = insert_behind(
         graph,
         middle,
         name=f"{PREFIX}all_reduce",

@@ -11,7 +11,11 @@ import pandas as pd
 from foretrace.errors import TransformError
 from foretrace.graph.ranks.single_step import together
 from foretrace.transforms.distributed.common.transfers import communicates
-from foretrace.transforms.distributed.common.unfold_ranks import known_ranks, ranks_apart, ranks_of
+from foretrace.transforms.distributed.common.unfold_ranks import (
+    check_ranks,
+    ranks_of,
+    separate_rank,
+)
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled, matches
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import insert, scale
@@ -63,7 +67,7 @@ def straggler(graph: Graph, *, rank: int, slowdown: float = 1.0, delay_ms: float
     if delay_ms:
         positive("delay_ms", delay_ms)
     named = rank
-    apart, rank = ranks_apart(graph, rank)
+    apart, rank = separate_rank(graph, rank)
     if slowdown == 1 and not delay_ms:
         return graph
     graph = apart
@@ -73,7 +77,7 @@ def straggler(graph: Graph, *, rank: int, slowdown: float = 1.0, delay_ms: float
     where = require(mine & computes, graph, f"computation of rank {named}")
     changed = scale(graph, where, slowdown, cost="user")
     if delay_ms:
-        changed = _delayed(changed, mine, round(delay_ms * 1e6))
+        changed = _delay(changed, mine, round(delay_ms * 1e6))
     how = " and ".join(
         text
         for text, said in (
@@ -85,7 +89,7 @@ def straggler(graph: Graph, *, rank: int, slowdown: float = 1.0, delay_ms: float
     return add_note(changed, f"straggler: rank {named} {how}")
 
 
-def _delayed(graph: Graph, mine: Mask, delay_ns: int) -> Graph:
+def _delay(graph: Graph, mine: Mask, delay_ns: int) -> Graph:
     """Put a pause before the first forward task of each step on the rank's host."""
     host = mine & ~on_device(graph)
     forward = host & is_in(graph.tasks["phase"], "forward")
@@ -138,12 +142,12 @@ def remove_stragglers(
         raise TransformError(
             "nothing to change: this trace holds one rank; give the files of several ranks"
         )
-    kept = np.isin(graph.lanes["rank"].to_numpy(), known_ranks(graph, except_ranks))
+    kept = np.isin(graph.lanes["rank"].to_numpy(), check_ranks(graph, except_ranks))
     kept = kept[graph.tasks["lane"].to_numpy()]
     if except_pattern is not None:
         named = matches(graph.tasks["name"], except_pattern)
         kept |= require(named, graph, f"task named {except_pattern!r}")
-    levelled = _levelled(graph)
+    levelled = _level(graph)
     where = ~kept & (levelled != graph.tasks["work_ns"].to_numpy())
     tasks = graph.tasks.assign(
         work_ns=np.where(where, levelled, graph.tasks["work_ns"].to_numpy()),
@@ -155,7 +159,7 @@ def remove_stragglers(
     )
 
 
-def _levelled(graph: Graph) -> Rows:
+def _level(graph: Graph) -> Rows:
     """Return the mean work of the tasks alike, for communication the median; in ns."""
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     group = _alike(graph)

@@ -15,7 +15,7 @@ from foretrace.job.provisioning.plan import Candidate, Forecast, Parts, closed_f
 from foretrace.job.scaled_out import Spread, predict_spread, step_of
 from foretrace.transforms.cluster.placement import gigabits, outside_gb_per_s
 from foretrace.transforms.cluster.presets import load_cluster
-from foretrace.transforms.distributed.common.gradients import gradients, total_bytes
+from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +137,7 @@ def _bytes_per_s(machine: Machine) -> float:
 def _gradient_bytes(graph: Graph, wanted: Wanted) -> int:
     """Return the bytes of all gradients; 0 where neither the trace nor the user tells."""
     try:
-        return total_bytes(gradients(graph, **wanted.given))
+        return total_bytes(find_gradients(graph, **wanted.given))
     except ForetraceError:
         return 0
 

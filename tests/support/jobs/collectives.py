@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.graph.literal import literal
-from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.collectives.cost import collective_cost
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.workers import with_workers
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
-RACKS = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.3), (0, 1, 2, 3))
+RACKS = Placement(ethernet(4, 1.0, racks=2, uplink_gbit=0.3), (0, 1, 2, 3))
 """Two machines in each of two racks, with an uplink of 0.3 Gbit/s."""
-SLOW_RACKS = Placed(ethernet(4, 1.0, racks=2, uplink_gbit=0.2), (0, 1, 2, 3))
+SLOW_RACKS = Placement(ethernet(4, 1.0, racks=2, uplink_gbit=0.2), (0, 1, 2, 3))
 BYTES = 4 * 2**20
 SIZE = 4_000_000.0
 

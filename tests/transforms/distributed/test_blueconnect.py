@@ -11,11 +11,11 @@ from foretrace.errors import TransformError
 from foretrace.graph.network import network_of
 from foretrace.graph.state import JobState
 from foretrace.replaying.replay import replay
-from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import cost_at_once
 from foretrace.transforms.distributed.blueconnect import blueconnect
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.distributed.common.workers import with_workers
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from tests.support.jobs.collectives import SIZE, SLOW_RACKS, reduces
 from tests.support.jobs.sharded import device_job, host_job
@@ -83,7 +83,7 @@ def test_machines_of_several_devices_are_a_level() -> None:
 def test_one_level_has_nothing_to_decompose() -> None:
     """All GPUs of one machine."""
     with pytest.raises(TransformError, match="all workers are on one level of the network"):
-        blueconnect(with_workers(reduces(9), Placed(load_cluster("dgx-a100"), tuple(range(8)))))
+        blueconnect(with_workers(reduces(9), Placement(load_cluster("dgx-a100"), tuple(range(8)))))
 
 
 def test_uneven_groups_are_refused() -> None:

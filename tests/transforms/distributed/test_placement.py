@@ -8,12 +8,12 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
-from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.recast_collectives import recost
+from foretrace.transforms.distributed.common.workers import with_workers
 from foretrace.transforms.distributed.fsdp import fsdp
-from foretrace.transforms.distributed.placement import _placed, placement
+from foretrace.transforms.distributed.placement import _place, placement
 from tests.support.jobs.collectives import RACKS, in_racks
 from tests.support.jobs.sharded import host_job
 
@@ -45,12 +45,12 @@ def test_going_back_gives_the_old_time_back() -> None:
 )
 def test_policies_in_machines_of_eight(policy: str, workers: int, devices: list[int]) -> None:
     """Two DGX A100: fill one after the other, take turns, or follow the rails."""
-    assert _placed(load_cluster("dgx-a100", nodes=2), workers, policy) == devices
+    assert _place(load_cluster("dgx-a100", nodes=2), workers, policy) == devices
 
 
 def test_spread_takes_turns_between_racks_first() -> None:
     """Eight hosts in two racks: neighbours in the ring are never in one rack."""
-    assert _placed(ethernet(8, 1.0, racks=2), 8, "spread") == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert _place(ethernet(8, 1.0, racks=2), 8, "spread") == [0, 4, 1, 5, 2, 6, 3, 7]
 
 
 def test_devices_can_be_named() -> None:
@@ -101,7 +101,7 @@ def test_absurd_places_get_one_sentence(to: Any, text: str) -> None:
 
 def test_too_few_devices_are_named() -> None:
     """Four workers do not fit where eight devices are not."""
-    graph = with_workers(in_racks(), Placed(ethernet(9, 1.0), tuple(range(9))))
+    graph = with_workers(in_racks(), Placement(ethernet(9, 1.0), tuple(range(9))))
 
     with pytest.raises(TransformError, match="9 workers do not fit into cluster 'dgx-a100' of 8"):
         placement(graph, cluster="dgx-a100")

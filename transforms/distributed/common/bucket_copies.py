@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.transforms.distributed.common.buckets import caps, grouped
+from foretrace.transforms.distributed.common.buckets import caps, fill_buckets
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.select import call_of, within_operator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ALL_REDUCE = "(?i)all_?reduce"
 
 
-class Copied(NamedTuple):
+class CopiedGradient(NamedTuple):
     """One gradient: its step and bytes, the kernel after which it is final, and that one's call."""
 
     step: int
@@ -31,7 +31,7 @@ class Copied(NamedTuple):
     host: int
 
 
-def copied(graph: Graph) -> list[Copied]:
+def read_copies(graph: Graph) -> list[CopiedGradient]:
     """Return the gradients of a recorded DDP job, by step; none where it makes no such copies.
 
     Its buckets must be those of torch's default caps. Within a bucket gradients are spread evenly
@@ -39,14 +39,14 @@ def copied(graph: Graph) -> list[Copied]:
     """
     copies = dict(per_step(graph, bucket_copies(graph)))
     sizes = graph.tasks["bytes"].to_numpy()
-    found: list[Copied] = []
+    gradients: list[CopiedGradient] = []
     for step, reduced in per_step(graph, all_reduces(graph)):
         mine = sizes[copies[step]].astype(np.int64).tolist() if step in copies else []
-        buckets = grouped(mine, caps())
+        buckets = fill_buckets(mine, caps())
         if not mine or len(buckets) != len(reduced):
             return []
-        found += _placed(graph, step, mine, buckets, reduced)
-    return found
+        gradients += _place(graph, step, mine, buckets, reduced)
+    return gradients
 
 
 def all_reduces(graph: Graph) -> Mask:
@@ -58,8 +58,8 @@ def all_reduces(graph: Graph) -> Mask:
 def bucket_copies(graph: Graph) -> Mask:
     """Return DDP's copies out of its buckets: within a device, between backward and optimizer."""
     tasks = graph.tasks
-    found = is_in(tasks["kind"], "memcpy") & is_in(tasks["phase"], "backward")
-    return found & matches(tasks["name"], "DtoD") & (tasks["bytes"].to_numpy() > 0)
+    copies = is_in(tasks["kind"], "memcpy") & is_in(tasks["phase"], "backward")
+    return copies & matches(tasks["name"], "DtoD") & (tasks["bytes"].to_numpy() > 0)
 
 
 def ready_rows(graph: Graph, reduced: Rows) -> Rows:
@@ -67,9 +67,9 @@ def ready_rows(graph: Graph, reduced: Rows) -> Rows:
     return last_launched(graph, call_of(graph)[reduced])
 
 
-def _placed(
+def _place(
     graph: Graph, step: int, sizes: list[int], buckets: list[list[int]], reduced: Rows
-) -> list[Copied]:
+) -> list[CopiedGradient]:
     """Return the gradients of one step, each bucket's spread over the kernels that precede it."""
     ready = ready_rows(graph, reduced)
     lane, start = (graph.tasks[c].to_numpy() for c in ("lane", "start_ns"))
@@ -78,11 +78,11 @@ def _placed(
     kernels = kernels[np.argmax(is_in(graph.tasks["phase"], "backward")[kernels]) :]
     at = np.searchsorted(start[kernels], start[ready])
     calls = call_of(graph)
-    found: list[Copied] = []
+    gradients: list[CopiedGradient] = []
     for bucket, begin, end in zip(buckets, [-1, *at[:-1]], at, strict=True):
         rows = evenly(kernels[min(begin + 1, end) : end + 1], len(bucket))
-        found += [
-            Copied(step, sizes[i], row, int(calls[row]))
+        gradients += [
+            CopiedGradient(step, sizes[i], row, int(calls[row]))
             for i, row in zip(bucket, rows.tolist(), strict=True)
         ]
-    return found
+    return gradients

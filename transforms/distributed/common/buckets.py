@@ -56,11 +56,11 @@ def caps(
 
 
 def _is_before(framework: str | None, version: tuple[int, int]) -> bool:
-    found = re.search(r"torch (\d+)\.(\d+)", framework or "")
-    return found is not None and (int(found[1]), int(found[2])) < version
+    release = re.search(r"torch (\d+)\.(\d+)", framework or "")
+    return release is not None and (int(release[1]), int(release[2])) < version
 
 
-def grouped(
+def fill_buckets(
     sizes: Sequence[int], limits: Caps, kinds: Sequence[Hashable] | None = None
 ) -> list[list[int]]:
     """Return the buckets: indices into *sizes*, in the order in which buckets close.
@@ -70,7 +70,7 @@ def grouped(
 
     Examples
     --------
-    >>> grouped([3, 3, 9, 1], Caps(4, 8))
+    >>> fill_buckets([3, 3, 9, 1], Caps(4, 8))
     [[0, 1], [2], [3]]
     """
     kinds = kinds or [None] * len(sizes)

@@ -1,7 +1,6 @@
-"""The collectives that a graph of a job of several workers holds: which they are, and of whom.
+"""The collectives that a graph of a job of several workers holds: which they are.
 
-In: a graph, recorded or made by `ddp` and its like. Out: rows of tasks by kind, and the workers'
-places.
+In: a graph, recorded or made by `ddp` and its like. Out: rows of tasks by kind.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import Placed, workers_placed
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -64,25 +62,3 @@ def collectives(graph: Graph, kind: str, what: str) -> Rows:
             f"{what}"
         )
     return rows
-
-
-def workers_of(graph: Graph, what: str) -> Placed:
-    """Return the workers of *graph* and where they are.
-
-    Raises
-    ------
-    TransformError
-        Nothing tells; *what* is the what-if that needs them.
-    """
-    found = workers_placed(graph)
-    if found is None:
-        raise TransformError(
-            f"{what} needs a job whose workers and network are known: put ddp(workers=..., "
-            "cluster=...) before it"
-        )
-    return found
-
-
-def with_workers(graph: Graph, placed: Placed) -> Graph:
-    """Return *graph* as a job of the workers *placed*."""
-    return graph.with_state(workers=placed)

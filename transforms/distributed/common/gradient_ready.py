@@ -37,8 +37,8 @@ def last_launched(graph: Graph, hosts: Rows) -> Rows:
     start = tasks["start_ns"].to_numpy()
     order = np.lexsort((task, call, start[call]))
     at = np.searchsorted(start[call[order]], start[hosts], side="right") - 1
-    found: Rows = task[order][np.maximum(at, 0)]
-    return found
+    last: Rows = task[order][np.maximum(at, 0)]
+    return last
 
 
 def per_step(graph: Graph, where: Mask) -> list[tuple[int, Rows]]:

@@ -17,7 +17,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import element_bytes
 from foretrace.transforms.costs.cpu_matmul import nearest
 from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
-from foretrace.transforms.distributed.common.bucket_copies import copied
+from foretrace.transforms.distributed.common.bucket_copies import read_copies
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.edit.columns import Rows, is_in
 from foretrace.transforms.edit.parameters import positive
@@ -74,7 +74,7 @@ class _Size(NamedTuple):
     width: int
 
 
-def gradients(
+def find_gradients(
     graph: Graph, *, parameters: Sequence[float] | None = None, gradient_mb: float | None = None
 ) -> list[Gradient]:
     """Return the gradients of one rank, per step in the order in which backward finishes them.
@@ -105,37 +105,37 @@ def gradients(
     ...     columns={"operator": [-1, 0]},
     ...     operators={"name": [ACCUMULATE], "parent": [-1], "shapes": ["[[128,64]]"]},
     ... )
-    >>> [(g.bytes, g.row, g.step) for g in gradients(graph)]
+    >>> [(g.bytes, g.row, g.step) for g in find_gradients(graph)]
     [(32768, 1, 0)]
     """
     moments = _moments(graph)
-    given = _given(parameters, gradient_mb, int(np.bincount(moments.step).max(initial=0)))
+    given = _read_given(parameters, gradient_mb, int(np.bincount(moments.step).max(initial=0)))
     if given is None and len(moments.step):
         from_shapes = _from_shapes(graph, moments)
         if from_shapes is not None:
             return from_shapes
-    sizes = given or _recorded(graph)
+    sizes = given or _read_recorded(graph)
     source = "given" if given else "model"
     if sizes is None:
-        return _from_copies(graph) or _unknown()
+        return _from_copies(graph) or _refuse()
     if 0 < len(moments.step) == len(sizes) * len(np.unique(moments.step)):
-        return _finished(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
+        return _join(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
     return _spread(graph, sizes[::-1], source)
 
 
-def total_bytes(found: Sequence[Gradient]) -> int:
+def total_bytes(gradients: Sequence[Gradient]) -> int:
     """Return the bytes of all gradients of one step."""
-    return sum(each.bytes for each in found if each.step == found[0].step)
+    return sum(each.bytes for each in gradients if each.step == gradients[0].step)
 
 
-def _unknown() -> list[Gradient]:
+def _refuse() -> list[Gradient]:
     raise TransformError(
         "this trace does not tell how large the gradients are; record it with foretrace record, "
         "or give parameters=[MB, ...] in the model's order, or their sum as gradient_mb=..."
     )
 
 
-def _given(
+def _read_given(
     parameters: Sequence[float] | None, gradient_mb: float | None, pieces: int
 ) -> list[_Size] | None:
     """Return the sizes that the user gave."""
@@ -155,7 +155,7 @@ def _given(
     return [_Size(None, max(1, round(size * MB)), (), WIDTH) for size in each]
 
 
-def _recorded(graph: Graph) -> list[_Size] | None:
+def _read_recorded(graph: Graph) -> list[_Size] | None:
     """Return name and size of the model's parameters as the recorder saw them, in their order."""
     seen = graph.meta.extra.get("parameters")
     if not seen:
@@ -184,21 +184,21 @@ def _moments(graph: Graph) -> _Moments:
     return _last_pass(graph, _Moments(step[rows[last]], rows[last], operator[last]))
 
 
-def _last_pass(graph: Graph, found: _Moments) -> _Moments:
+def _last_pass(graph: Graph, moments: _Moments) -> _Moments:
     """Keep the last of several backward passes of a step that accumulate the same gradients."""
-    keep = np.ones(len(found.step), bool)
+    keep = np.ones(len(moments.step), bool)
     start = graph.tasks["start_ns"].to_numpy()
     host = is_in(graph.tasks["phase"], "forward") & ~on_device(graph)
     shapes = graph.operators["shapes"].astype(object).fillna("").to_numpy()
-    for step in np.unique(found.step).tolist():
-        here = np.flatnonzero(found.step == step)
+    for step in np.unique(moments.step).tolist():
+        here = np.flatnonzero(moments.step == step)
         forward = np.sort(start[host & (graph.tasks["step"].to_numpy() == step)])
-        passes = np.searchsorted(forward, start[found.host[here]])
+        passes = np.searchsorted(forward, start[moments.host[here]])
         each = [here[passes == one] for one in np.unique(passes)]
-        keys = {tuple(shapes[found.operator[rows]]) for rows in each}
+        keys = {tuple(shapes[moments.operator[rows]]) for rows in each}
         if len(each) > 1 and len(keys) == 1:
             keep[here] = passes == passes[-1]
-    return _Moments(*(column[keep] for column in found))
+    return _Moments(*(column[keep] for column in moments))
 
 
 def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
@@ -215,23 +215,23 @@ def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
         shape = (parse_shapes(str(texts.iat[operator])) or ((),))[0]
         width = element_bytes(str(types.iat[operator]))
         sizes.append(_Size(None, math.prod(shape) * width, shape, width))
-    named = _named(graph, moments, sizes)
-    return _finished(graph, moments, named, "shapes")
+    named = _name(graph, moments, sizes)
+    return _join(graph, moments, named, "shapes")
 
 
-def _named(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
+def _name(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
     """Give each size the last parameter of its shape that has no gradient yet in its step.
 
     Of those the ones of the task's own module come first: backward runs in reverse order.
     """
-    known = _recorded(graph) or []
+    recorded = _read_recorded(graph) or []
     modules = graph.tasks["module"].astype(object).to_numpy()[moments.host]
     named: list[_Size] = []
     free: dict[tuple[int, ...], list[str]] = {}
     for at, size in enumerate(sizes):
         if at == 0 or moments.step[at] != moments.step[at - 1]:
             free = defaultdict(list)
-            for parameter in known:
+            for parameter in recorded:
                 free[parameter.shape].append(str(parameter.name))
         names = free[size.shape]
         mine = [name for name in names if name.rpartition(".")[0] == modules[at]]
@@ -241,9 +241,7 @@ def _named(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
     return named
 
 
-def _finished(
-    graph: Graph, moments: _Moments, sizes: Sequence[_Size], source: str
-) -> list[Gradient]:
+def _join(graph: Graph, moments: _Moments, sizes: Sequence[_Size], source: str) -> list[Gradient]:
     """Put sizes and moments together; on a device a gradient is final after its last kernel."""
     rows = last_launched(graph, moments.host) if has_device(graph) else moments.host
     modules = graph.tasks["module"].astype(object)
@@ -284,7 +282,7 @@ def _from_copies(graph: Graph) -> list[Gradient]:
     """Return the gradients as a recorded DDP job copies them out of its buckets."""
     return [
         Gradient(None, size, row, step, host, source="copies")
-        for step, size, row, host in copied(graph)
+        for step, size, row, host in read_copies(graph)
     ]
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
     Floats = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def recast(graph: Graph, rows: Rows, *, name: str, work_ns: Rows, size: Floats, 
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, bytes=moved, **columns))
 
 
-def recost(graph: Graph, before: Placed, after: Placed) -> Graph:
+def recost(graph: Graph, before: Placement, after: Placement) -> Graph:
     """Return *graph* whose collectives cost what they do among *after* instead of *before*.
 
     Raises
@@ -54,13 +54,13 @@ def recost(graph: Graph, before: Placed, after: Placed) -> Graph:
     ratios: dict[tuple[str, float], float] = {}
     factor = np.ones(len(graph.tasks))
     sizes = graph.tasks["bytes"].to_numpy()
-    known = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
-    if not known:
+    sized = [(at, kind) for at, kind in enumerate(kinds_of(graph)) if kind and sizes[at] > 0]
+    if not sized:
         raise TransformError(
             "nothing to change: no collective of known size in this graph; give the network, or "
             "the devices, to the what-if that adds its transfers"
         )
-    for row, kind in known:
+    for row, kind in sized:
         key = (kind, float(sizes[row]))
         if key not in ratios:
             old, new = (
@@ -71,7 +71,7 @@ def recost(graph: Graph, before: Placed, after: Placed) -> Graph:
     return scale(graph, factor != 1.0, factor, cost="roofline")
 
 
-def taken_over(graph: Graph, old: Rows, first: Rows, last: Rows) -> Graph:
+def redirect_edges(graph: Graph, old: Rows, first: Rows, last: Rows) -> Graph:
     """Let what led to each of *old* lead to *first*, and what each led to follow *last*.
 
     The order on the lanes stays as it is.
@@ -88,7 +88,7 @@ def taken_over(graph: Graph, old: Rows, first: Rows, last: Rows) -> Graph:
     return replace(graph, edges=graph.edges.assign(**moved))
 
 
-def prepared(graph: Graph, rows: Rows, sizes: Floats, name: str, what: str) -> Graph:
+def insert_before(graph: Graph, rows: Rows, sizes: Floats, name: str, what: str) -> Graph:
     """Insert, before each of the transfers *rows*, work that moves *sizes* bytes of memory.
 
     Raises
@@ -111,18 +111,18 @@ def prepared(graph: Graph, rows: Rows, sizes: Floats, name: str, what: str) -> G
 
 def _arrivals(graph: Graph, rows: Rows) -> Rows:
     """Return the edge by which the data of each transfer arrives; −1 where there is none."""
-    found = np.full(len(graph.tasks), -1, np.int64)
+    arrival = np.full(len(graph.tasks), -1, np.int64)
     edges = np.flatnonzero(is_in(graph.edges["kind"], "event"))
-    found[graph.edges["dst"].to_numpy()[edges]] = edges
-    return found[rows]
+    arrival[graph.edges["dst"].to_numpy()[edges]] = edges
+    return arrival[rows]
 
 
-def finished(graph: Graph, rows: Rows, sizes: Floats, name: str) -> Graph:
+def insert_behind_wait(graph: Graph, rows: Rows, sizes: Floats, name: str) -> Graph:
     """Insert, behind the first wait for each of *rows*, work that moves *sizes* bytes of memory."""
     by = _first_waits(graph, rows)
-    known = by >= 0
-    place = "before" if has_device(graph) and not _on_host(graph, by[known]).any() else "after"
-    return insert_moves(graph, by[known], sizes[known], name=name, place=place)[0]
+    has_wait = by >= 0
+    place = "before" if has_device(graph) and not _on_host(graph, by[has_wait]).any() else "after"
+    return insert_moves(graph, by[has_wait], sizes[has_wait], name=name, place=place)[0]
 
 
 def _on_host(graph: Graph, rows: Rows) -> Mask:
@@ -135,18 +135,18 @@ def _first_waits(graph: Graph, rows: Rows) -> Rows:
     waits = np.flatnonzero(is_in(graph.edges["kind"], "event", "return"))
     start = graph.tasks["start_ns"].to_numpy()
     waits = waits[np.argsort(-start[dst[waits]], kind="stable")]
-    found = np.full(len(graph.tasks), -1, np.int64)
-    found[src[waits]] = dst[waits]
-    return found[rows]
+    first = np.full(len(graph.tasks), -1, np.int64)
+    first[src[waits]] = dst[waits]
+    return first[rows]
 
 
-def followed(graph: Graph, rows: Rows, **columns: Any) -> tuple[Graph, Rows]:
+def insert_behind(graph: Graph, rows: Rows, **columns: Any) -> tuple[Graph, Rows]:
     """Insert a task behind each of *rows*, on their lane; whoever waited for them waits for it."""
     graph, new = insert(graph, rows, gap_ns=0, **columns)
-    return taken_over(graph, rows, rows, new), new
+    return redirect_edges(graph, rows, rows, new), new
 
 
-def shared_by(graph: Graph, like: int, lanes: Sequence[int]) -> Graph:
+def share_network(graph: Graph, like: int, lanes: Sequence[int]) -> Graph:
     """Let transfers on *lanes* slow down, and be slowed down by, what those of lane *like* do."""
     network = network_of(graph)
     if network is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
 PASSES = 8
 """Passes over the parameters of an update with momentum on a CPU: velocity is scaled (2), takes the
@@ -31,14 +31,14 @@ MOST_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Servers:
+class ServerPlacement:
     """Workers and their servers, each of which holds an equal share of the parameters.
 
     Where ``apart`` is false, every worker's machine also serves, and sends and receives over the
     same links. Where ``ingress`` is false, only what a machine sends is limited.
     """
 
-    placed: Placed
+    placed: Placement
     workers: tuple[int, ...]
     servers: tuple[int, ...]
     ingress: bool = True

@@ -145,16 +145,16 @@ def issue(
         Name and cost of the new tasks; by default the cost of a launch. On a link a transfer starts
         no earlier than they end, on a device than a launch takes effect.
     """
-    known = calls >= 0
-    if not known.any():
+    has_call = calls >= 0
+    if not has_call.any():
         return graph
     cost = graph.platform.launch_ns if call_ns is None else call_ns
     graph, issued = insert(
-        graph, calls[known], place=place, kind="launch", name=call, work_ns=cost, cost="prior"
+        graph, calls[has_call], place=place, kind="launch", name=call, work_ns=cost, cost="prior"
     )
-    on_stream = _is_stream(graph, transfers[known])
+    on_stream = _is_stream(graph, transfers[has_call])
     lag = np.where(on_stream, graph.platform.launch_latency_ns, cost)
-    return replace(graph, edges=edge_rows(graph.edges, issued, transfers[known], "launch", lag))
+    return replace(graph, edges=edge_rows(graph.edges, issued, transfers[has_call], "launch", lag))
 
 
 def wait(
@@ -180,8 +180,8 @@ def wait(
         Time from the end of the last transfer to the return of a waiting host task.
     """
     shift = np.broadcast_to(np.asarray(shift, np.int64), len(by))
-    known = (transfers >= 0) & (by >= 0)
-    transfers, by, shift = transfers[known], by[known], shift[known]
+    both = (transfers >= 0) & (by >= 0)
+    transfers, by, shift = transfers[both], by[both], shift[both]
     on_host = is_in(graph.lanes["kind"], "thread", "loader")[graph.tasks["lane"].to_numpy()[by]]
     free = ~on_host
     edges = edge_rows(graph.edges, transfers[free], by[free], "event", 0, shift[free])
@@ -226,8 +226,8 @@ def after(graph: Graph, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def _neighbour(graph: Graph, edge: Rows, end: str) -> tuple[Rows, Rows]:
-    found, shift = (graph.edges[column].to_numpy().astype(np.int64) for column in (end, "shift"))
-    return np.append(found, -1)[edge], np.append(shift, 0)[edge]
+    rows, shift = (graph.edges[column].to_numpy().astype(np.int64) for column in (end, "shift"))
+    return np.append(rows, -1)[edge], np.append(shift, 0)[edge]
 
 
 def _is_stream(graph: Graph, rows: Rows) -> Mask:

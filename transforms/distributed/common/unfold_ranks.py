@@ -32,7 +32,7 @@ def ranks_of(graph: Graph) -> Rows:
     return np.unique(graph.lanes["rank"].to_numpy()[computes]).astype(np.int64)
 
 
-def known_ranks(graph: Graph, ranks: Sequence[int]) -> Rows:
+def check_ranks(graph: Graph, ranks: Sequence[int]) -> Rows:
     """Return *ranks* if all of them are in *graph*.
 
     Raises
@@ -40,23 +40,23 @@ def known_ranks(graph: Graph, ranks: Sequence[int]) -> Rows:
     TransformError
         One is not, or *ranks* is no list of numbers.
     """
-    found = ranks_of(graph)
+    present = ranks_of(graph)
     if not isinstance(ranks, list | tuple) or not all(type(rank) is int for rank in ranks):
         raise TransformError(f"{ranks!r} is no list of ranks; write one as in [0, 2]")
     for rank in ranks:
-        if rank not in found:
+        if rank not in present:
             raise TransformError(
-                f"rank {rank} is not in this job; it has ranks {found.min()} to {found.max()}"
+                f"rank {rank} is not in this job; it has ranks {present.min()} to {present.max()}"
             )
     return np.array(ranks, np.int64)
 
 
-def in_turn(lane: Rows) -> tuple[Rows, Rows, Rows]:
+def follow_in_turn(lane: Rows) -> tuple[Rows, Rows, Rows]:
     """Return, for tasks on lanes, which follows which in the order given: before, after, shift.
 
     The first on a lane follows the last one a window earlier.
 
-    >>> [rows.tolist() for rows in in_turn(np.array([7, 9, 7]))]
+    >>> [rows.tolist() for rows in follow_in_turn(np.array([7, 9, 7]))]
     [[2, 0, 1], [0, 2, 1], [1, 0, 1]]
     """
     order = np.argsort(lane, kind="stable")
@@ -67,7 +67,7 @@ def in_turn(lane: Rows) -> tuple[Rows, Rows, Rows]:
     return before, order, np.isin(np.arange(len(order)), first).astype(np.int64)
 
 
-def alike(graph: Graph) -> int:
+def count_alike(graph: Graph) -> int:
     """Return how many ranks of the job each rank of *graph* stands for."""
     placed = workers_placed(graph)
     if placed is None or graph.state.ranks_unfolded:
@@ -75,7 +75,7 @@ def alike(graph: Graph) -> int:
     return max(1, len(placed.devices) // len(ranks_of(graph)))
 
 
-def ranks_apart(graph: Graph, rank: int) -> tuple[Graph, int]:
+def separate_rank(graph: Graph, rank: int) -> tuple[Graph, int]:
     """Return *graph* with *rank* simulated by itself, and the number it has there.
 
     Raises
@@ -83,20 +83,20 @@ def ranks_apart(graph: Graph, rank: int) -> tuple[Graph, int]:
     TransformError
         There is no such rank, or only one.
     """
-    ranks, count = ranks_of(graph), alike(graph)
-    known = ranks if count == 1 else np.arange(count * len(ranks))
-    if len(known) == 1:
+    ranks, count = ranks_of(graph), count_alike(graph)
+    named = ranks if count == 1 else np.arange(count * len(ranks))
+    if len(named) == 1:
         raise TransformError(
             "this job has one rank, and nobody waits for it; first add others, as in ddp(workers=4)"
         )
-    if rank not in known:
-        raise TransformError(f"rank={rank!r} is none of this job's {len(known)} ranks, from 0 on")
+    if rank not in named:
+        raise TransformError(f"rank={rank!r} is none of this job's {len(named)} ranks, from 0 on")
     if count == 1:
         return graph, rank
-    return unfolded(graph, 2), int(ranks[rank // count])
+    return unfold(graph, 2), int(ranks[rank // count])
 
 
-def unfolded(graph: Graph, copies: int) -> Graph:
+def unfold(graph: Graph, copies: int) -> Graph:
     """Return *graph* with every rank there *copies* times; the copies meet at their collectives.
 
     Collectives on links exist once. One on a stream exists on every copy's, and the transfer
@@ -107,7 +107,7 @@ def unfolded(graph: Graph, copies: int) -> Graph:
     --------
     >>> from foretrace.graph.literal import literal
     >>> graph = literal([("mm", "kernel", 0, 50, None), ("all_reduce", "collective", 0, 20, None)])
-    >>> tasks = unfolded(graph, 2).tasks
+    >>> tasks = unfold(graph, 2).tasks
     >>> list(zip(tasks.name, tasks.lane, tasks.work_ns))[:2]
     [('mm', 0, 50), ('all_reduce', 0, 0)]
     >>> list(zip(tasks.name, tasks.lane, tasks.work_ns))[2:]
@@ -265,8 +265,8 @@ class _Unfolding:
         """Return the lane on which each copy's transfers of *lane* run."""
         if lane in self.streams:
             return [int(self.links[np.searchsorted(self.streams, lane)])] * self.copies
-        found: list[int] = self.lane_of[:, lane].tolist()
-        return found
+        lanes: list[int] = self.lane_of[:, lane].tolist()
+        return lanes
 
 
 def _with_rows(frame: pd.DataFrame, source: pd.DataFrame, rows: Rows) -> pd.DataFrame:

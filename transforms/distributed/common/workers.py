@@ -1,7 +1,7 @@
-"""What all schemes have in common that turn the job of one worker into one of several.
+"""The workers of a job: where they run, or are to run, and the graph as the job of so many.
 
-In: a graph and where its workers are to run. Out: their places, or one clear sentence why not; the
-graph as the job of so many.
+In: a graph, and where its workers are to run. Out: their places, or one clear sentence why not; the
+graph with them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import place_workers
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
+from foretrace.transforms.cluster.placement import place_workers, workers_placed
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.provenance import more_samples
@@ -20,7 +19,7 @@ from foretrace.transforms.edit.select import has_device
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
 
 def place_alone(
@@ -32,7 +31,7 @@ def place_alone(
     network: str | None,
     nodes: int | None,
     servers: int = 0,
-) -> Placed:
+) -> Placement:
     """Return where *workers* of *graph*, the job of one of them, and *servers* are to run.
 
     Raises
@@ -66,8 +65,30 @@ def check_transport(graph: Graph, cluster: Cluster) -> None:
         )
 
 
-def of_workers(graph: Graph, workers: int, placed: Placed | None = None) -> Graph:
+def of_workers(graph: Graph, workers: int, placed: Placement | None = None) -> Graph:
     """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
     graph = more_samples(graph, workers)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)
+
+
+def workers_of(graph: Graph, what: str) -> Placement:
+    """Return the workers of *graph* and where they are.
+
+    Raises
+    ------
+    TransformError
+        Nothing tells; *what* is the what-if that needs them.
+    """
+    placed = workers_placed(graph)
+    if placed is None:
+        raise TransformError(
+            f"{what} needs a job whose workers and network are known: put ddp(workers=..., "
+            "cluster=...) before it"
+        )
+    return placed
+
+
+def with_workers(graph: Graph, placed: Placement) -> Graph:
+    """Return *graph* as a job of the workers *placed*."""
+    return graph.with_state(workers=placed)

@@ -1,6 +1,6 @@
 """Parts of a model whose parameters travel together, and where a step needs and finishes them.
 
-In: a graph whose trace names modules, and its gradients. Out: one `Unit` per part and step.
+In: a graph whose trace names modules, and its gradients. Out: one `WrappingUnit` per part and step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REST = ""
 """Name of the unit of the parameters that no other unit has."""
 
 
-class Unit(NamedTuple):
+class WrappingUnit(NamedTuple):
     """A part of the model in one step; rows are tasks, −1 where there is none.
 
     ``bytes`` is the size of its parameters, ``members`` their gradients by place. ``forward`` and
@@ -57,14 +57,16 @@ class _Firsts(NamedTuple):
     work: dict[tuple[int, int], int]
 
 
-def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> list[Unit]:
+def find_units(
+    graph: Graph, gradients: Sequence[Gradient], wrap: str | None = None
+) -> list[WrappingUnit]:
     """Return the units of every step, in the order in which forward needs them.
 
     Parameters
     ----------
     graph
         The job of one rank.
-    found
+    gradients
         Its gradients.
     wrap
         Regular expression of the modules that are units; by default the outermost numbered ones
@@ -84,14 +86,14 @@ def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> l
     ...     [("a", "host", 0, 5, "forward"), ("b", "host", 0, 5, "backward")],
     ...     columns={"module": ["layers.0", "layers.0.fc"]},
     ... )
-    >>> units(graph, [Gradient("layers.0.fc.weight", 64, 1, 0, 1, "layers.0.fc")])[0][:7]
+    >>> find_units(graph, [Gradient("layers.0.fc.weight", 64, 1, 0, 1, "layers.0.fc")])[0][:7]
     ('layers.0', 0, 64, (0,), 0, 0, 1)
     """
     of_task, names = _units_of_tasks(graph, wrap)
     number = {name: at for at, name in enumerate(names)}
     forward, backward = (_firsts(graph, of_task, phase) for phase in ("forward", "backward"))
     parts: dict[tuple[int, int], list[int]] = {}
-    for at, each in enumerate(found):
+    for at, each in enumerate(gradients):
         unit = number.get(_unit_name(each.module or "", names), -1)
         unit = unit if (each.step, unit) in forward.work else -1
         parts.setdefault((each.step, unit), []).append(at)
@@ -103,7 +105,7 @@ def units(graph: Graph, found: Sequence[Gradient], wrap: str | None = None) -> l
             "foretrace record, and give it its model"
         )
     made = [
-        _unit(graph, found, key, mine, [*names, REST][key[1]], forward, backward)
+        _unit(graph, gradients, key, mine, [*names, REST][key[1]], forward, backward)
         for key, mine in parts.items()
     ]
     start = graph.tasks["start_ns"].to_numpy()
@@ -141,27 +143,27 @@ def _firsts(graph: Graph, of_task: Rows, phase: str) -> _Firsts:
 def _first(graph: Graph, of_task: Rows, where: Mask) -> dict[tuple[int, int], int]:
     rows = np.flatnonzero(where)
     start, step = (graph.tasks[c].to_numpy() for c in ("start_ns", "step"))
-    found: dict[tuple[int, int], int] = {}
+    first: dict[tuple[int, int], int] = {}
     for row in rows[np.lexsort((rows, start[rows]))].tolist():
         for unit in {int(of_task[row]), -1}:
-            found.setdefault((int(step[row]), unit), row)
-    return found
+            first.setdefault((int(step[row]), unit), row)
+    return first
 
 
 def _unit(
     graph: Graph,
-    found: Sequence[Gradient],
+    gradients: Sequence[Gradient],
     key: tuple[int, int],
     members: Sequence[int],
     name: str,
     forward: _Firsts,
     backward: _Firsts,
-) -> Unit:
+) -> WrappingUnit:
     start = graph.tasks["start_ns"].to_numpy()
-    mine = [found[at] for at in members]
+    mine = [gradients[at] for at in members]
     last = max(mine, key=lambda each: start[each.row])
     host = max((each.host for each in mine), key=lambda row: start[row] if row >= 0 else -1)
-    return Unit(
+    return WrappingUnit(
         name=name,
         step=key[0],
         bytes=sum(each.bytes for each in mine),

@@ -6,20 +6,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import Placed, place_workers
+from foretrace.transforms.cluster.placement import Placement, place_workers
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.distributed.common.buckets import Caps, caps
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
-from foretrace.transforms.distributed.common.gradients import MB, Gradient, gradients, total_bytes
+from foretrace.transforms.distributed.common.gradients import (
+    MB,
+    Gradient,
+    find_gradients,
+    total_bytes,
+)
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import communicates
-from foretrace.transforms.distributed.common.workers import check_transport
+from foretrace.transforms.distributed.common.workers import check_transport, with_workers
 from foretrace.transforms.distributed.ddp.gloo import exchange_on_host
 from foretrace.transforms.distributed.ddp.nccl import exchange_on_device
-from foretrace.transforms.distributed.ddp.plan import Plan, buffers_of, exchanges_of
-from foretrace.transforms.distributed.ddp.recorded import Change, change_recorded
+from foretrace.transforms.distributed.ddp.plan import ExchangePlan, buffers_of, plan_exchanges
+from foretrace.transforms.distributed.ddp.recorded import RecordedSetup, change_recorded
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.edit.parameters import choice, stated, whole
 from foretrace.transforms.edit.provenance import add_note, more_samples
@@ -138,17 +142,17 @@ def ddp(
         broadcasts=broadcast_buffers,
         compressed=compression in ("fp16", "bf16"),
     )
-    found = gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
+    gradients = find_gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
     if recorded and compression is not None:
         raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     if recorded:
-        return _changed(graph, found, workers, placed, setup)
+        return _change(graph, gradients, workers, placed, setup)
     if (classes(graph.tasks["name"]) == "collective").any():
         raise TransformError(
             "this job communicates in kernels of its own, which ddp does not know how to change"
         )
     assert placed is not None
-    changed = _spread(graph, found, placed, setup)
+    changed = _spread(graph, gradients, placed, setup)
     return powersgd(changed) if compression == "powersgd" else changed
 
 
@@ -176,14 +180,14 @@ def _check_wire(graph: Graph, compression: str | None, backend: str | None) -> N
         raise TransformError("gloo adds up no bf16: torch's bf16 hook fails there; use fp16")
 
 
-def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) -> Graph:
+def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _Setup) -> Graph:
     """Return a job of one worker as it runs on all of *placed*."""
     workers, cluster = len(placed.devices), placed.cluster
     check_transport(graph, cluster)
     buffers = buffers_of(graph) if setup.broadcasts else ()
-    plan = Plan(
+    plan = ExchangePlan(
         placed,
-        exchanges_of(found, setup.limits, placed, compressed=setup.compressed),
+        plan_exchanges(gradients, setup.limits, placed, compressed=setup.compressed),
         late_ns=late_ns(graph, workers),
         copies_back=setup.copies_back,
         compressed=setup.compressed,
@@ -193,35 +197,35 @@ def _spread(graph: Graph, found: list[Gradient], placed: Placed, setup: _Setup) 
     on_device = has_device(graph)
     changed = (exchange_on_device if on_device else exchange_on_host)(graph, plan)
     per_step = len(plan.exchanges) // len({each.step for each in plan.exchanges})
-    where, first = cluster.name + _alone(placed), plan.exchanges[0].cost.note
-    added = f"{total_bytes(found) / MB:.4g} MB{_sent(plan)}"
+    where, first = cluster.name + _say_alone(placed), plan.exchanges[0].cost.note
+    added = f"{total_bytes(gradients) / MB:.4g} MB{_say_sent(plan)}"
     notes = [
         f"ddp: {workers} workers on {where} add up {added}",
         f"ddp: all-reduces per step: {per_step}, the first as {first}",
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.3g} ms behind at the end of a step",
     ]
-    if found[0].source not in EXACT:
-        notes.append(f"ddp: sizes of gradients are {found[0].source}; they become ready evenly")
+    if gradients[0].source not in EXACT:
+        notes.append(f"ddp: sizes of gradients are {gradients[0].source}; they become ready evenly")
     if on_device and (device := hardware(graph)) and "overlap_share" not in device.figures:
         notes.append("ddp: how much NCCL slows kernels down is known of the A100 only")
     return add_note(_of_workers(graph, changed, workers, placed), *notes)
 
 
-def _alone(placed: Placed) -> str:
+def _say_alone(placed: Placement) -> str:
     """Say that each worker has a machine to itself, where that is so."""
     each = len(placed.cluster.devices)
     return " (one in each machine)" if each == 1 and len(placed.devices) > 1 else ""
 
 
-def _sent(plan: Plan) -> str:
+def _say_sent(plan: ExchangePlan) -> str:
     """Say how much goes over the wire in a step, where gradients are cast to 16 bits for it."""
     first = plan.exchanges[0].step
     sent = sum(each.wire_bytes for each in plan.exchanges if each.step == first)
     return f", sent as {sent / MB:.4g} MB" if plan.compressed else ""
 
 
-def _changed(
-    graph: Graph, found: list[Gradient], workers: int, placed: Placed | None, setup: _Setup
+def _change(
+    graph: Graph, gradients: list[Gradient], workers: int, placed: Placement | None, setup: _Setup
 ) -> Graph:
     """Return a job that runs DDP already with another set-up."""
     if graph.state.workers:
@@ -237,15 +241,15 @@ def _changed(
             'cluster=... or network="25Gbps"'
         )
     late = late_ns(graph, workers) - late_ns(graph, before or workers)
-    change = Change(
+    change = RecordedSetup(
         placed,
         setup.limits if setup.is_given else None,
         copies_back=setup.copies_back,
         broadcasts=setup.broadcasts,
         late_ns=max(late, 0),
     )
-    changed = change_recorded(graph, found, change)
-    where = "their network" if placed is None else placed.cluster.name + _alone(placed)
+    changed = change_recorded(graph, gradients, change)
+    where = "their network" if placed is None else placed.cluster.name + _say_alone(placed)
     notes = [f"ddp: {workers} workers on {where}; the recorded all-reduces are grouped anew"]
     if before is None:
         notes.append(
@@ -255,7 +259,7 @@ def _changed(
     return add_note(_of_workers(graph, changed, workers, placed), *notes)
 
 
-def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placed | None) -> Graph:
+def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placement | None) -> Graph:
     """Return *graph* as the job of so many workers, each with samples of its own."""
     is_recorded = bool(communicates(before).any())
     recorded = (graph.meta.world_size or workers) if is_recorded else 1
@@ -270,7 +274,7 @@ def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placed | None
     return with_workers(graph, placed)
 
 
-def _broadcast_ns(placed: Placed, buffers: Sequence[int]) -> int:
+def _broadcast_ns(placed: Placement, buffers: Sequence[int]) -> int:
     """Return how long rank 0 sends the buffers, all in one message."""
     if not buffers:
         return 0

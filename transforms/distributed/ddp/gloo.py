@@ -1,8 +1,8 @@
 """DDP on CPUs over gloo: its copies, its all-reduces on the link, and the waiting for them.
 
-In: the graph of one rank and a `Plan`. Out: the graph with both. Gradients are copied into their
-bucket as they become ready, the main thread issues a bucket's all-reduce inside backward, and after
-backward it waits for one bucket after another and copies the gradients out.
+In: the graph of one rank and an `ExchangePlan`. Out: the graph with both. Gradients are copied into
+their bucket as they become ready, the main thread issues a bucket's all-reduce inside backward, and
+after backward it waits for one bucket after another and copies the gradients out.
 
 The constants were seen on development runs: three models, 100 Mbit/s to 1 Gbit/s, two ranks of one
 core each. The recorded runs over shaped links (docs/accuracy.md) came later and changed none.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
-    from foretrace.transforms.distributed.ddp.plan import Plan
+    from foretrace.transforms.distributed.ddp.plan import ExchangePlan
 
 COPY_NS_PER_BYTE = 0.2
 """Copying a gradient into its bucket, or out of it. A run of DDP whose hook does nothing takes 0.2
@@ -52,13 +52,13 @@ CAST_BYTES = 6
 WIDTH = 4
 
 
-def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
+def exchange_on_host(graph: Graph, plan: ExchangePlan) -> Graph:
     """Return *graph*, a CPU job, with the exchanges of *plan*."""
     count, members = len(graph.tasks), plan.members
     host = is_in(graph.tasks["kind"], "host", "launch")
     hosts = np.array([each.host for each in members], np.int64)
     ends = backward_ends(graph, host, hosts[plan.last_members])
-    graph = _with_buffers(graph, plan)
+    graph = _insert_broadcasts(graph, plan)
     sizes = np.array([each.bytes for each in members], np.int64)
     copy_ns = np.rint(sizes * COPY_NS_PER_BYTE).astype(np.int64)
     graph, copied = insert(graph, hosts, name=COPY_IN, kind="host", work_ns=copy_ns, cost="prior")
@@ -97,7 +97,7 @@ def exchange_on_host(graph: Graph, plan: Plan) -> Graph:
     return slow_overlaps(graph, [link], plan.placed.cluster)
 
 
-def _with_buffers(graph: Graph, plan: Plan) -> Graph:
+def _insert_broadcasts(graph: Graph, plan: ExchangePlan) -> Graph:
     """Let each forward pass begin with the buffers of rank 0."""
     if not plan.broadcast_ns:
         return graph
@@ -122,7 +122,7 @@ def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.rint(np.array(sizes) * each).astype(np.int64)
 
 
-def _link_ns(graph: Graph, plan: Plan, ready: Rows) -> Rows:
+def _link_ns(graph: Graph, plan: ExchangePlan, ready: Rows) -> Rows:
     """Return how long each transfer occupies the link, what a shaped link lends taken off."""
     bucket_ns = 1000 * plan.placed.cluster.host.bucket_us
     work = np.array([exchange.cost.ns + bucket_ns for exchange in plan.exchanges], np.float64)

@@ -1,8 +1,9 @@
 """DDP on devices over NCCL: its copies, its all-reduces on a stream of their own, the waits.
 
-In: the graph of one rank and a `Plan`. Out: the graph with both. A kernel copies each gradient into
-its bucket, a bucket's all-reduce runs on the communication stream after its last copy, and after
-backward the compute stream waits for one bucket after another and copies the gradients out.
+In: the graph of one rank and an `ExchangePlan`. Out: the graph with both. A kernel copies each
+gradient into its bucket, a bucket's all-reduce runs on the communication stream after its last
+copy, and after backward the compute stream waits for one bucket after another and copies the
+gradients out.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.distributed.ddp.plan import Plan
+    from foretrace.transforms.distributed.ddp.plan import ExchangePlan
 
 ISSUE_NS = 60_000
 """Host time to issue an all-reduce: c10d's operator, events and the launch (prior)."""
@@ -52,7 +53,7 @@ CAST_BYTES, HALVED_BYTES = 6, 4
 WIDTH = 4
 
 
-def exchange_on_device(graph: Graph, plan: Plan) -> Graph:
+def exchange_on_device(graph: Graph, plan: ExchangePlan) -> Graph:
     """Return *graph*, a job on a device, with the exchanges of *plan*.
 
     Raises
@@ -64,7 +65,7 @@ def exchange_on_device(graph: Graph, plan: Plan) -> Graph:
     rows = np.array([each.row for each in members], np.int64)
     kernel = is_in(graph.tasks["kind"], "kernel")
     ends = backward_ends(graph, kernel, rows[plan.last_members])
-    graph = _with_buffers(graph, plan)
+    graph = _insert_broadcasts(graph, plan)
     graph, copied = _kernels(graph, rows, COPY_IN, [2 * each.bytes for each in members])
     ready = copied[plan.last_members]
     if plan.compressed:
@@ -116,7 +117,7 @@ def _moving_ns(graph: Graph, moved: Sequence[int]) -> npt.NDArray[np.int64]:
     return np.rint(each).astype(np.int64)
 
 
-def _copies_out(graph: Graph, plan: Plan, ends: Rows) -> tuple[Graph, Rows]:
+def _copies_out(graph: Graph, plan: ExchangePlan, ends: Rows) -> tuple[Graph, Rows]:
     """Decompress buckets and copy gradients out behind *ends*; return each exchange's first kernel.
 
     −1 stands for an exchange that leaves nothing to do: its bucket is where the gradients live.
@@ -141,7 +142,7 @@ def _copies_out(graph: Graph, plan: Plan, ends: Rows) -> tuple[Graph, Rows]:
     return graph, np.where(first >= 0, rows[first], -1)
 
 
-def _with_buffers(graph: Graph, plan: Plan) -> Graph:
+def _insert_broadcasts(graph: Graph, plan: ExchangePlan) -> Graph:
     """Begin each forward pass with the buffers of rank 0: sent packed, copied one by one."""
     if not plan.broadcast_ns:
         return graph

@@ -1,7 +1,7 @@
 """What DDP exchanges in a step: buckets of gradients, and what their all-reduce costs.
 
-In: the gradients of a job, its workers, and how DDP is set up. Out: a `Plan`, which `ddp_host` and
-`ddp_device` put into a graph.
+In: the gradients of a job, its workers, and how DDP is set up. Out: an `ExchangePlan`, which
+`gloo` and `nccl` put into a graph.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import pandas as pd
 
 from foretrace.transforms.collectives.cost import Cost, collective_cost
 from foretrace.transforms.costs.operators import parse_shapes
-from foretrace.transforms.distributed.common.buckets import Caps, grouped
+from foretrace.transforms.distributed.common.buckets import Caps, fill_buckets
 from foretrace.transforms.edit.columns import Rows, is_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
     from foretrace.transforms.distributed.common.gradients import Gradient
 
 HALF = 2
@@ -31,7 +31,7 @@ STATISTICS = slice(3, 5)
 BUFFER_WIDTH = 4
 
 
-class Exchange(NamedTuple):
+class BucketExchange(NamedTuple):
     """The all-reduce of one bucket in one step: its gradients, and bytes and cost on the wire."""
 
     step: int
@@ -46,7 +46,7 @@ class Exchange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ExchangePlan:
     """All exchanges in the order in which they are issued, step by step.
 
     ``late_ns`` is how much later than this rank the slowest is at the end of a step;
@@ -54,8 +54,8 @@ class Plan:
     bytes of each buffer that rank 0 broadcasts before the forward pass, in ``broadcast_ns``.
     """
 
-    placed: Placed
-    exchanges: tuple[Exchange, ...]
+    placed: Placement
+    exchanges: tuple[BucketExchange, ...]
     late_ns: int = 0
     copies_back: bool = True
     compressed: bool = False
@@ -70,8 +70,8 @@ class Plan:
     @property
     def last_members(self) -> Rows:
         """Place of each exchange's last gradient among `members`."""
-        found: Rows = np.cumsum([len(exchange.members) for exchange in self.exchanges]) - 1
-        return found
+        last: Rows = np.cumsum([len(exchange.members) for exchange in self.exchanges]) - 1
+        return last
 
     def per_exchange(self, name: str) -> list[int]:
         """Return an attribute of all exchanges."""
@@ -83,21 +83,21 @@ class Plan:
         return pd.Categorical([exchange.cost.source for exchange in self.exchanges])
 
 
-def exchanges_of(
-    found: Sequence[Gradient], limits: Caps, placed: Placed, *, compressed: bool
-) -> tuple[Exchange, ...]:
+def plan_exchanges(
+    gradients: Sequence[Gradient], limits: Caps, placed: Placement, *, compressed: bool
+) -> tuple[BucketExchange, ...]:
     """Group the gradients of each step into buckets, with the cost of each one's all-reduce."""
     costs: dict[int, Cost] = {}
-    made: list[Exchange] = []
-    for step in dict.fromkeys(each.step for each in found):
-        mine = [each for each in found if each.step == step]
-        buckets = grouped([g.bytes for g in mine], limits, [g.width for g in mine])
+    made: list[BucketExchange] = []
+    for step in dict.fromkeys(each.step for each in gradients):
+        mine = [each for each in gradients if each.step == step]
+        buckets = fill_buckets([g.bytes for g in mine], limits, [g.width for g in mine])
         for bucket in sorted(buckets, key=lambda indices: indices[-1]):
             members = tuple(mine[i] for i in bucket)
             size = sum(_wire_bytes(each, compressed=compressed) for each in members)
             if size not in costs:
                 costs[size] = collective_cost(placed.cluster, placed.devices, "all_reduce", size)
-            made.append(Exchange(step, members, size, costs[size]))
+            made.append(BucketExchange(step, members, size, costs[size]))
     return tuple(made)
 
 

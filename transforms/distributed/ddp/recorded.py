@@ -19,7 +19,7 @@ from foretrace.transforms.distributed.common.bucket_copies import (
     bucket_copies,
     ready_rows,
 )
-from foretrace.transforms.distributed.common.buckets import Caps, grouped
+from foretrace.transforms.distributed.common.buckets import Caps, fill_buckets
 from foretrace.transforms.distributed.common.gradient_ready import per_step
 from foretrace.transforms.distributed.common.overlap import overlap_share, slow_overlaps
 from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
     from foretrace.transforms.distributed.common.gradients import Gradient
 
     Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Change:
+class RecordedSetup:
     """How the job is to run: what is ``None`` stays as recorded.
 
     ``placed`` are its workers on their network, ``limits`` the caps of its buckets; ``late_ns`` is
     how much later than this rank the slowest finishes a step.
     """
 
-    placed: Placed | None = None
+    placed: Placement | None = None
     limits: Caps | None = None
     copies_back: bool = True
     broadcasts: bool = True
@@ -80,10 +80,10 @@ class _Reduced:
 class _Gradients:
     """Per gradient: when its bucket could start if it were the last, and its copy out (−1: none).
 
-    ``recorded`` are the buckets of the recording, as places in ``found``.
+    ``recorded`` are the buckets of the recording, as places in ``gradients``.
     """
 
-    found: Sequence[Gradient]
+    gradients: Sequence[Gradient]
     ready: Rows
     copy: Rows
     recorded: list[list[int]]
@@ -91,15 +91,15 @@ class _Gradients:
     def reduced(self, buckets: list[list[int]]) -> _Reduced:
         """Return the all-reduces of *buckets*."""
         return _Reduced(
-            step=np.array([self.found[each[-1]].step for each in buckets]),
-            bytes=np.array([sum(self.found[i].bytes for i in each) for each in buckets], float),
+            step=np.array([self.gradients[each[-1]].step for each in buckets]),
+            bytes=np.array([sum(self.gradients[i].bytes for i in each) for each in buckets], float),
             ready=self.ready[[each[-1] for each in buckets]],
             copy=self.copy[[each[0] for each in buckets]],
         )
 
 
-def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> Graph:
-    """Return *graph*, one rank of a DDP job with gradients *found*, with *change*.
+def change_recorded(graph: Graph, gradients: Sequence[Gradient], change: RecordedSetup) -> Graph:
+    """Return *graph*, one rank of a DDP job with these *gradients*, with *change*.
 
     Raises
     ------
@@ -108,9 +108,9 @@ def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> 
     """
     recorded = require(all_reduces(graph), graph, "all-reduce")
     copies = bucket_copies(graph)
-    gradients = _seen(graph, found, recorded, copies)
-    before = gradients.reduced(gradients.recorded)
-    after = before if change.limits is None else gradients.reduced(_regrouped(found, change.limits))
+    matched = _match(graph, gradients, recorded, copies)
+    before = matched.reduced(matched.recorded)
+    after = before if change.limits is None else matched.reduced(_regroup(gradients, change.limits))
     cost, source = _costs(graph, before, after, recorded, change.placed)
     device = device_of(graph, int(after.ready[0]))
     count = len(graph.tasks)
@@ -127,9 +127,9 @@ def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> 
         cost=source,
     )
     graph = late_edges(graph, after.ready, transfers, change.late_ns)
-    graph = _awaited(graph, transfers, after)
+    graph = _wait(graph, transfers, after)
     if change.placed is not None:
-        graph = _under_transfers(graph, recorded, stream, change.placed.cluster)
+        graph = _slow_under_transfers(graph, recorded, stream, change.placed.cluster)
     gone = np.zeros(len(graph.tasks), bool)
     gone[:count] = recorded | (copies & (not change.copies_back))
     if not change.broadcasts:
@@ -140,12 +140,12 @@ def change_recorded(graph: Graph, found: Sequence[Gradient], change: Change) -> 
     return graph.with_state(workers=change.placed)
 
 
-def _seen(graph: Graph, found: Sequence[Gradient], recorded: Mask, copies: Mask) -> _Gradients:
+def _match(graph: Graph, gradients: Sequence[Gradient], recorded: Mask, copies: Mask) -> _Gradients:
     """Match gradients with the recorded all-reduces: each is in the first that starts after it."""
     start = graph.tasks["start_ns"].to_numpy()
-    steps = np.array([each.step for each in found])
-    ready = np.array([each.row for each in found], np.int64)
-    copy = np.full(len(found), -1, np.int64)
+    steps = np.array([each.step for each in gradients])
+    ready = np.array([each.row for each in gradients], np.int64)
+    copy = np.full(len(gradients), -1, np.int64)
     copied = dict(per_step(graph, copies))
     buckets: list[list[int]] = []
     for step, mine in per_step(graph, recorded):
@@ -159,21 +159,23 @@ def _seen(graph: Graph, found: Sequence[Gradient], recorded: Mask, copies: Mask)
             ready[buckets[-1][-1]] = ends[number]
         if len(copied.get(step, ())) == len(here):
             copy[here] = copied[step]
-    return _Gradients(found, ready, copy, buckets)
+    return _Gradients(gradients, ready, copy, buckets)
 
 
-def _regrouped(found: Sequence[Gradient], limits: Caps) -> list[list[int]]:
+def _regroup(gradients: Sequence[Gradient], limits: Caps) -> list[list[int]]:
     """Return the buckets that torch makes of the gradients of each step."""
     buckets: list[list[int]] = []
-    for step in dict.fromkeys(each.step for each in found):
-        here = [i for i, each in enumerate(found) if each.step == step]
-        made = grouped([found[i].bytes for i in here], limits, [found[i].width for i in here])
+    for step in dict.fromkeys(each.step for each in gradients):
+        here = [i for i, each in enumerate(gradients) if each.step == step]
+        made = fill_buckets(
+            [gradients[i].bytes for i in here], limits, [gradients[i].width for i in here]
+        )
         buckets += sorted(([here[i] for i in each] for each in made), key=lambda each: each[-1])
     return buckets
 
 
 def _costs(
-    graph: Graph, before: _Reduced, after: _Reduced, recorded: Mask, placed: Placed | None
+    graph: Graph, before: _Reduced, after: _Reduced, recorded: Mask, placed: Placement | None
 ) -> tuple[Rows, str | pd.Categorical]:
     """Return what each all-reduce takes, and where that comes from.
 
@@ -191,7 +193,7 @@ def _costs(
         return np.array([c.ns for c in each], np.int64), pd.Categorical([c.source for c in each])
     rows = np.concatenate([mine for _, mine in per_step(graph, recorded)])
     work = graph.tasks["work_ns"].to_numpy()[rows]
-    return np.rint(interpolated(before.bytes, work, after.bytes)).astype(np.int64), "table"
+    return np.rint(interpolate(before.bytes, work, after.bytes)).astype(np.int64), "table"
 
 
 def _algorithm(graph: Graph, recorded: Mask) -> str:
@@ -200,14 +202,14 @@ def _algorithm(graph: Graph, recorded: Mask) -> str:
     return "ring" if (named[recorded]).all() else "auto"
 
 
-def interpolated(bytes_: Floats, ns: Floats, wanted: Floats) -> Floats:
+def interpolate(bytes_: Floats, ns: Floats, wanted: Floats) -> Floats:
     """Return the times of *wanted* bytes, from the median time *ns* of each size that was seen.
 
     Below the smallest and above the largest, time is in proportion to bytes.
 
     Examples
     --------
-    >>> interpolated(np.array([10.0, 20.0]), np.array([6.0, 10.0]), np.array([5.0, 15.0, 40.0]))
+    >>> interpolate(np.array([10.0, 20.0]), np.array([6.0, 10.0]), np.array([5.0, 15.0, 40.0]))
     array([ 3.,  8., 20.])
     """
     sizes, which = np.unique(bytes_, return_inverse=True)
@@ -217,7 +219,7 @@ def interpolated(bytes_: Floats, ns: Floats, wanted: Floats) -> Floats:
     return inside * outside
 
 
-def _awaited(graph: Graph, transfers: Rows, after: _Reduced) -> Graph:
+def _wait(graph: Graph, transfers: Rows, after: _Reduced) -> Graph:
     """Let each bucket's first copy wait for it; where there is none, what follows backward."""
     bare = after.copy < 0
     graph = wait(graph, transfers, after.copy)
@@ -226,7 +228,7 @@ def _awaited(graph: Graph, transfers: Rows, after: _Reduced) -> Graph:
     return wait_behind(graph, transfers[bare], ends[bare])
 
 
-def _under_transfers(graph: Graph, recorded: Mask, stream: int, cluster: Cluster) -> Graph:
+def _slow_under_transfers(graph: Graph, recorded: Mask, stream: int, cluster: Cluster) -> Graph:
     """Let kernels be slowed by the transfers of *stream* instead of the *recorded* ones."""
     share = overlap_share(graph)
     start = graph.tasks["start_ns"].to_numpy()[: len(recorded)]

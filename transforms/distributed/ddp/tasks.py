@@ -93,10 +93,10 @@ def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:
     New tasks are those from row *count* on.
     """
     outgoing, dst = chain(graph)[1], graph.edges["dst"].to_numpy()
-    found = rows.copy()
+    last = rows.copy()
     while True:
-        edge = outgoing[found]
+        edge = outgoing[last]
         following = np.where(edge >= 0, dst[edge], -1)
         if not (new := following >= count).any():
-            return found
-        found[new] = following[new]
+            return last
+        last[new] = following[new]

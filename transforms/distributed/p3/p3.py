@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.transforms.cluster.placement import Placed
-from foretrace.transforms.distributed.common.gradients import gradients, total_bytes
+from foretrace.transforms.cluster.placement import Placement
+from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
-from foretrace.transforms.distributed.common.server_cost import Servers, update_ns
+from foretrace.transforms.distributed.common.server_cost import ServerPlacement, update_ns
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import add_lane, issue, put, wait
 from foretrace.transforms.distributed.common.workers import of_workers, place_alone
-from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, units
-from foretrace.transforms.distributed.p3.priority_lanes import PULL, PUSH, Exchange, served
+from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, find_units
+from foretrace.transforms.distributed.p3.priority_lanes import PULL, PUSH, SliceExchange, serve
 from foretrace.transforms.distributed.parameter_server import update_tasks
 from foretrace.transforms.edit.parameters import positive, whole
 from foretrace.transforms.edit.primitives import edge_rows
@@ -98,19 +98,19 @@ def p3(
         graph, "p3", workers, cluster=cluster, network=network, nodes=nodes, servers=extra
     )
     devices = placed.devices[:workers]
-    job = Servers(
+    job = ServerPlacement(
         placed, devices, devices if servers is None else placed.devices[workers:], ingress
     )
-    found = gradients(graph)
-    slices = _slices(graph, found, slice_mb * MB)
+    gradients = find_gradients(graph)
+    slices = _slices(graph, gradients, slice_mb * MB)
     late = late_ns(graph, workers)
     update = update_tasks(graph)
-    changed = _exchanging(graph, found, slices, job, late, server_gbps)
+    changed = _exchange(graph, gradients, slices, job, late, server_gbps)
     padding = np.zeros(len(changed.tasks) - len(update), bool)
     changed = remove(changed, np.append(update, padding), gaps="drop")
     return add_note(
-        of_workers(changed, workers, Placed(placed.cluster, devices)),
-        f"p3: {workers} workers exchange {total_bytes(found) / MB:.3g} MB in slices of "
+        of_workers(changed, workers, Placement(placed.cluster, devices)),
+        f"p3: {workers} workers exchange {total_bytes(gradients) / MB:.3g} MB in slices of "
         f"{slice_mb:g} MB over {placed.cluster.name}, the first layers first",
         *([f"p3: the slowest worker is {late / 1e6:.3g} ms late"] if late else []),
     )
@@ -126,38 +126,38 @@ class _Slice(NamedTuple):
     shift: int
 
 
-def _slices(graph: Graph, found: Sequence[Gradient], size: float) -> list[_Slice]:
+def _slices(graph: Graph, gradients: Sequence[Gradient], size: float) -> list[_Slice]:
     """Cut every gradient; its layer needs it in the next step, maybe of the next repetition."""
-    layers = units(graph, found, EVERY_MODULE)
+    layers = find_units(graph, gradients, EVERY_MODULE)
     steps = list(dict.fromkeys(layer.step for layer in layers))
     following = dict(zip(steps, [*steps[1:], steps[0]], strict=True))
     needs = {(layer.step, layer.name): layer.needs_forward for layer in layers}
     made: list[_Slice] = []
-    if sum(each.bytes for each in found) > MOST_SLICES * size:
+    if sum(each.bytes for each in gradients) > MOST_SLICES * size:
         raise TransformError(f"slice_mb={size / MB:g} is too small: over {MOST_SLICES:,} slices")
     for urgency, layer in enumerate(layers):
         later = following[layer.step]
         needed = needs.get((later, layer.name), -1)
         for index in layer.members:
-            whole_slices, rest = divmod(found[index].bytes, size)
+            whole_slices, rest = divmod(gradients[index].bytes, size)
             pieces = [size] * int(whole_slices) + [rest] * (rest > 0)
             shift = int(later <= layer.step)
             made += [_Slice(index, piece, urgency, needed, shift) for piece in pieces]
     return made
 
 
-def _exchanging(
+def _exchange(
     graph: Graph,
-    found: Sequence[Gradient],
+    gradients: Sequence[Gradient],
     slices: Sequence[_Slice],
-    job: Servers,
+    job: ServerPlacement,
     late: int,
     server_gbps: float | None,
 ) -> Graph:
     """Put the pushes and pulls of all slices into *graph*, in the order of their urgency."""
     push, pull = job.push_ns_per_byte(together=True), job.pull_ns_per_byte(together=True)
     exchanges = [
-        Exchange(
+        SliceExchange(
             ready_ns=float(ready),
             urgency=each.urgency,
             push_ns=each.bytes * push,
@@ -166,40 +166,40 @@ def _exchanging(
             + late
             + update_ns(graph, each.bytes, len(job.workers), server_gbps),
         )
-        for each, ready in zip(slices, _ready(graph, found, slices), strict=True)
+        for each, ready in zip(slices, _ready(graph, gradients, slices), strict=True)
     ]
-    step = np.array([found[each.gradient].step for each in slices])
+    step = np.array([gradients[each.gradient].step for each in slices])
     order = [
         (int(mine[at]), leg)
         for mine in (np.flatnonzero(step == one) for one in np.unique(step))
-        for at, leg in served([exchanges[i] for i in mine], apart=job.apart)
+        for at, leg in serve([exchanges[i] for i in mine], apart=job.apart)
     ]
-    graph, pushes, pulls = _on_lanes(graph, found, slices, exchanges, order, apart=job.apart)
+    graph, pushes, pulls = _on_lanes(graph, gradients, slices, exchanges, order, apart=job.apart)
     lanes = np.unique(graph.tasks["lane"].to_numpy()[np.append(pushes, pulls)])
     graph = slow_overlaps(graph, lanes.tolist(), job.placed.cluster)
     between = np.rint([each.between_ns for each in exchanges]).astype(np.int64)
     graph = replace(graph, edges=edge_rows(graph.edges, pushes, pulls, "event", between))
-    graph = _issued(graph, found, slices, pushes)
+    graph = _issue(graph, gradients, slices, pushes)
     needed, shift = (
         np.array([getattr(each, name) for each in slices]) for name in ("needed", "shift")
     )
     return wait(graph, pulls, needed, shift=shift)
 
 
-def _ready(graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice]) -> Rows:
+def _ready(graph: Graph, gradients: Sequence[Gradient], slices: Sequence[_Slice]) -> Rows:
     """Return when the gradient of each slice is final, by the work before it on its lane."""
     lane, start, work = (graph.tasks[c].to_numpy() for c in ("lane", "start_ns", "work_ns"))
     order = np.lexsort((np.arange(len(lane)), start, lane))
     done = np.empty(len(lane), np.int64)
     done[order] = np.cumsum(work[order])
-    return done[[found[each.gradient].row for each in slices]]
+    return done[[gradients[each.gradient].row for each in slices]]
 
 
 def _on_lanes(
     graph: Graph,
-    found: Sequence[Gradient],
+    gradients: Sequence[Gradient],
     slices: Sequence[_Slice],
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[SliceExchange],
     order: Sequence[tuple[int, int]],
     *,
     apart: bool,
@@ -212,7 +212,7 @@ def _on_lanes(
         graph, new = put(
             graph,
             lane,
-            np.array([found[slices[at].gradient].row for at, _ in mine]),
+            np.array([gradients[slices[at].gradient].row for at, _ in mine]),
             name=pd.Categorical([PREFIX + ("push", "pull")[leg] for _, leg in mine]),
             work_ns=np.rint([exchanges[at][2 + leg] for at, leg in mine]).astype(np.int64),
             bytes=np.array([slices[at].bytes for at, _ in mine]),
@@ -223,19 +223,19 @@ def _on_lanes(
     return graph, rows[PUSH], rows[PULL]
 
 
-def _issued(
-    graph: Graph, found: Sequence[Gradient], slices: Sequence[_Slice], pushes: Rows
+def _issue(
+    graph: Graph, gradients: Sequence[Gradient], slices: Sequence[_Slice], pushes: Rows
 ) -> Graph:
     """Let one call start all slices of a gradient once that is final."""
     of = np.array([each.gradient for each in slices])
     _, first = np.unique(of, return_index=True)
-    host, ready = (np.array([getattr(found[at], end) for at in of]) for end in ("host", "row"))
+    host, ready = (np.array([getattr(gradients[at], end) for at in of]) for end in ("host", "row"))
     if has_device(graph):
         graph = wait(graph, ready, pushes)
     graph = issue(graph, pushes[first], host[first])
     launch = launch_edges(graph)[pushes[first]]
     rest = np.setdiff1d(np.arange(len(of)), first)
     edge = launch[np.searchsorted(of[first], of[rest])]
-    known = edge >= 0
-    src, lag = (graph.edges[c].to_numpy()[edge[known]] for c in ("src", "lag_ns"))
-    return replace(graph, edges=edge_rows(graph.edges, src, pushes[rest[known]], "launch", lag))
+    launched = edge >= 0
+    src, lag = (graph.edges[c].to_numpy()[edge[launched]] for c in ("src", "lag_ns"))
+    return replace(graph, edges=edge_rows(graph.edges, src, pushes[rest[launched]], "launch", lag))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Exchange(NamedTuple):
+class SliceExchange(NamedTuple):
     """A push that is ready at ``ready_ns``, and a pull that is so ``between_ns`` after its end.
 
     The lower ``urgency`` goes first.
@@ -28,7 +28,7 @@ class Exchange(NamedTuple):
 PUSH, PULL = 0, 1
 
 
-def served(exchanges: Sequence[Exchange], *, apart: bool) -> list[tuple[int, int]]:
+def serve(exchanges: Sequence[SliceExchange], *, apart: bool) -> list[tuple[int, int]]:
     """Return (exchange, leg) in the order in which their lanes begin them.
 
     Pushes and pulls have a lane each where they are *apart*, else they share one. A free lane takes
@@ -36,8 +36,8 @@ def served(exchanges: Sequence[Exchange], *, apart: bool) -> list[tuple[int, int
 
     Examples
     --------
-    >>> last_layer, first_layer = Exchange(0, 1, 10, 10), Exchange(4, 0, 10, 10)
-    >>> served([last_layer, last_layer, first_layer], apart=False)
+    >>> last_layer, first_layer = SliceExchange(0, 1, 10, 10), SliceExchange(4, 0, 10, 10)
+    >>> serve([last_layer, last_layer, first_layer], apart=False)
     [(0, 0), (2, 0), (2, 1), (0, 1), (1, 0), (1, 1)]
     """
     lanes = (PUSH, PULL) if apart else (PUSH, PUSH)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from foretrace.transforms.distributed.common.unfold_ranks import in_turn
+from foretrace.transforms.distributed.common.unfold_ranks import follow_in_turn
 from foretrace.transforms.distributed.pipeline.partition import (
     FIRST,
     HEAD,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from foretrace.transforms.distributed.pipeline.schedules import Turn
 
 
-class Run(NamedTuple):
+class PartRun(NamedTuple):
     """One run of a part: the first and last of its tasks on the host, and on the device.
 
     Where the device has nothing to do in it, the host's tasks stand for the device's, and the other
@@ -51,31 +51,31 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Assembled:
+class AssembledRanks:
     """The ranks' graph, and its runs in the order of each rank."""
 
     graph: Graph
-    runs: tuple[Run, ...]
+    runs: tuple[PartRun, ...]
 
 
-def assemble(graph: Graph, cut: Cut, order: Sequence[Sequence[Turn]]) -> Assembled:
+def assemble(graph: Graph, cut: Cut, order: Sequence[Sequence[Turn]]) -> AssembledRanks:
     """Return the graph of as many ranks as *order* has lists of turns.
 
     Chunk c of rank r is piece c x ranks + r of the model. What runs once per step runs on every
     rank, but loading on the first one alone.
     """
-    plan = _Plan(graph, cut, order)
+    plan = _Runs(graph, cut, order)
     lanes = _Lanes(graph, plan)
     count = len(graph.tasks)
     tasks = append(graph.tasks, plan.old, lanes.columns())
     tasks = chosen(tasks, np.arange(len(tasks)) >= count)
     edges = _chains(graph, plan, lanes, _copies(graph, plan))
     together = replace(graph, tasks=tasks, edges=edges, lanes=lanes.table())
-    return Assembled(together, _runs(graph, plan))
+    return AssembledRanks(together, _runs(graph, plan))
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Runs:
     """Which part runs when, on which rank: one entry per run, one row per task of it."""
 
     graph: Graph
@@ -104,8 +104,8 @@ class _Plan:
         device = on_device(self.graph)
         stream = np.where(device, lane, -1)
         order = np.lexsort((np.arange(len(lane)), start, stream, device, self.key))
-        found, begin = np.unique(self.key[order], return_index=True)
-        return dict(zip(found.tolist(), np.split(order, begin[1:]), strict=True))
+        keys, begin = np.unique(self.key[order], return_index=True)
+        return dict(zip(keys.tolist(), np.split(order, begin[1:]), strict=True))
 
     @cached_property
     def position(self) -> Rows:
@@ -166,11 +166,11 @@ class _Plan:
     def passes(self) -> Rows:
         """First new row of each pass: [(step, part), micro-batch]; −1 where there is none."""
         batches = 1 + max(turn.micro_batch for turns in self.order for turn in turns)
-        found = np.full((self.graph.steps * self.width, batches), -1, np.int64)
+        first = np.full((self.graph.steps * self.width, batches), -1, np.int64)
         for (_, step, part, batch, _), begin in zip(self.entries, self.begin, strict=False):
             if part >= FIRST:
-                found[step * self.width + part, batch] = begin
-        return found
+                first[step * self.width + part, batch] = begin
+        return first
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _Lanes:
     """The lanes of the ranks: each has those its tasks run on; all training threads are one."""
 
     graph: Graph
-    plan: _Plan
+    plan: _Runs
 
     @cached_property
     def merged(self) -> Rows:
@@ -195,9 +195,9 @@ class _Lanes:
 
     @cached_property
     def used(self) -> Mask:
-        found = np.zeros((self.plan.ranks, len(self.graph.lanes)), bool)
-        found[self.plan.rank, self.recorded] = True
-        return found
+        used = np.zeros((self.plan.ranks, len(self.graph.lanes)), bool)
+        used[self.plan.rank, self.recorded] = True
+        return used
 
     @cached_property
     def number(self) -> Rows:
@@ -230,13 +230,13 @@ class _Lanes:
         return {"lane": self.lane, "wait_lane": np.where(waited >= 0, of, -1), "start_ns": start}
 
 
-def _runs(graph: Graph, plan: _Plan) -> tuple[Run, ...]:
+def _runs(graph: Graph, plan: _Runs) -> tuple[PartRun, ...]:
     """Return where each run begins and ends; runs of loading threads alone are none."""
     lane = graph.tasks["lane"].to_numpy()
     device = on_device(graph)
     trains = np.isin(lane, training_lanes(graph)) & ~device
     computes = device & is_in(graph.lanes["role"], "compute")[lane]
-    found = []
+    runs = []
     for (rank, step, part, batch, rows), begin in zip(
         plan.entries, plan.begin.tolist(), strict=False
     ):
@@ -244,25 +244,25 @@ def _runs(graph: Graph, plan: _Plan) -> tuple[Run, ...]:
         host, work = (host, work if len(work) else host) if len(host) else (work, work)
         if len(host):
             ends = (int(host[0]), int(host[-1]), int(work[0]), int(work[-1]))
-            found.append(Run(rank, step, part, batch, *ends))
-    return tuple(found)
+            runs.append(PartRun(rank, step, part, batch, *ends))
+    return tuple(runs)
 
 
-def _chains(graph: Graph, plan: _Plan, lanes: _Lanes, edges: pd.DataFrame) -> pd.DataFrame:
+def _chains(graph: Graph, plan: _Runs, lanes: _Lanes, edges: pd.DataFrame) -> pd.DataFrame:
     """Chain the tasks of each lane in the order in which they are, and the last to the first.
 
     A task keeps the lag that it had to the one before it.
     """
     incoming, _ = chain(graph)
     lag = np.append(graph.edges["lag_ns"].to_numpy(), 0)[incoming[plan.old]]
-    before, order, wraps = in_turn(lanes.lane)
+    before, order, wraps = follow_in_turn(lanes.lane)
     is_stream = is_in(graph.lanes["kind"], "stream")[lanes.recorded[order]]
     for kind, which in zip(CHAINS, (~is_stream, is_stream), strict=True):
         edges = edge_rows(edges, before[which], order[which], kind, lag[order[which]], wraps[which])
     return edges
 
 
-def _copies(graph: Graph, plan: _Plan) -> pd.DataFrame:
+def _copies(graph: Graph, plan: _Runs) -> pd.DataFrame:
     """Return every recorded edge that holds on a rank, as often as it does there.
 
     The order on a lane is made anew, and what joined two threads that are now one is in it. Within
@@ -286,14 +286,14 @@ def _copies(graph: Graph, plan: _Plan) -> pd.DataFrame:
     return chosen(every, np.arange(len(every)) >= len(edges))
 
 
-def _each_batch(plan: _Plan, rows: Rows, src: Rows, dst: Rows) -> tuple[Rows, Rows, Rows]:
+def _each_batch(plan: _Runs, rows: Rows, src: Rows, dst: Rows) -> tuple[Rows, Rows, Rows]:
     """Return edges *rows* for each micro-batch: the recorded edge, and its new ends."""
     ends = [plan.passes[plan.key[end[rows]]] + plan.position[end[rows], None] for end in (src, dst)]
     like = np.repeat(rows, plan.passes.shape[1])
     return like, ends[0].ravel(), ends[1].ravel()
 
 
-def _once(plan: _Plan, rank: int, rows: Rows, src: Rows, dst: Rows) -> tuple[Rows, Rows, Rows]:
+def _once(plan: _Runs, rank: int, rows: Rows, src: Rows, dst: Rows) -> tuple[Rows, Rows, Rows]:
     """Return those of the edges *rows* that have both ends on *rank*, with their new ends."""
     first, last = (np.full(len(plan.key), -1, np.int64) for _ in range(2))
     mine = np.flatnonzero(plan.rank == rank)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
-    from foretrace.transforms.distributed.pipeline.assembly import Assembled
+    from foretrace.transforms.cluster.placement import Placement
+    from foretrace.transforms.distributed.pipeline.assembly import AssembledRanks
     from foretrace.transforms.distributed.pipeline.partition import Cut
 
 
-class Shape(NamedTuple):
+class PipelineShape(NamedTuple):
     """How many of each; device number = (stage x replicas + replica) x degree + part of a layer."""
 
     stages: int
@@ -77,7 +77,9 @@ def with_micro_batches(graph: Graph, cut: Cut, micro_batches: int, recorded: int
     return graph
 
 
-def with_smaller_sums(graph: Graph, placed: Placed, shape: Shape, micro_batches: int) -> Graph:
+def with_smaller_sums(
+    graph: Graph, placed: Placement, shape: PipelineShape, micro_batches: int
+) -> Graph:
     """Let the sums of `tensor_parallel` cost what those of one micro-batch cost on *placed*."""
     rows = np.flatnonzero(is_in(graph.tasks["name"], SUM))
     if not len(rows):
@@ -112,8 +114,8 @@ def with_own_updates(graph: Graph, shares: npt.NDArray[np.float64]) -> Graph:
     return replace(graph, edges=graph.edges.assign(lag_ns=lag))
 
 
-def sending(
-    graph: Graph, placed: Placed, shape: Shape, sizes: Sequence[int], *, blocking: bool
+def plan_sending(
+    graph: Graph, placed: Placement, shape: PipelineShape, sizes: Sequence[int], *, blocking: bool
 ) -> Sending:
     """Return how the pieces hand on *sizes*, the bytes of a micro-batch at each boundary."""
     device = has_device(graph)
@@ -133,7 +135,7 @@ def sending(
     )
 
 
-def _send_cost(placed: Placed, shape: Shape, pieces: tuple[int, ...], size: int) -> Cost:
+def _send_cost(placed: Placement, shape: PipelineShape, pieces: tuple[int, ...], size: int) -> Cost:
     """Return the cost of one send from piece to piece while all alike ranks send."""
     if shape.stages == 1:
         return Cost(0, "roofline", 0.0)
@@ -142,7 +144,7 @@ def _send_cost(placed: Placed, shape: Shape, pieces: tuple[int, ...], size: int)
     return cost_at_once(placed.cluster, _beside(placed, pairs), "send", size)
 
 
-def _beside(placed: Placed, groups: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+def _beside(placed: Placement, groups: Sequence[Sequence[int]]) -> list[Sequence[int]]:
     """Return the groups with a device in a machine of the first one's: those may share links."""
     machines = {placed.cluster.place(device)[0] for device in groups[0]}
     return [
@@ -152,11 +154,11 @@ def _beside(placed: Placed, groups: Sequence[Sequence[int]]) -> list[Sequence[in
     ]
 
 
-def reduced(
+def reduce(
     graph: Graph,
-    assembled: Assembled,
-    placed: Placed,
-    shape: Shape,
+    assembled: AssembledRanks,
+    placed: Placement,
+    shape: PipelineShape,
     sizes: npt.NDArray[np.float64],
 ) -> Graph:
     """Return *graph* whose replicas add up their gradients at the end of a step."""

@@ -82,20 +82,20 @@ def cut_model(graph: Graph, pieces: int, cuts: Sequence[str] | None = None) -> C
     >>> cut_model(graph, 2).part.tolist(), cut_model(graph, 2).begins
     ([2, 4, 5, 3, 1], ('0', '1'))
     """
-    host = _Host(graph)
+    host = _HostTasks(graph)
     if cuts is not None and len(cuts) != pieces - 1:
         raise TransformError(
             f"cuts={list(cuts)!r} names {len(cuts)} modules; {pieces} pieces have {pieces - 1} cuts"
         )
     layers, label = _layers(graph, host, cuts or ())
-    begins = _begins(layers, cuts) if cuts is not None else _balanced(graph, layers, label, pieces)
+    begins = _begins(layers, cuts) if cuts is not None else _balance(graph, layers, label, pieces)
     part = np.full(len(graph.tasks), HEAD, np.int64)
     for rows in host.steps:
         part[rows] = _parts(graph, rows, label, layers, begins)
-    return Cut(_with_device(graph, part), tuple(layers[at] for at in begins))
+    return Cut(_add_device(graph, part), tuple(layers[at] for at in begins))
 
 
-class _Host:
+class _HostTasks:
     """The host tasks that train, step by step, in the order of their starts."""
 
     def __init__(self, graph: Graph) -> None:
@@ -116,10 +116,10 @@ class _Host:
 
 def training_lanes(graph: Graph) -> Rows:
     """Return the host lanes that compute the passes or the update."""
-    return _Host(graph).lanes
+    return _HostTasks(graph).lanes
 
 
-def _layers(graph: Graph, host: _Host, cuts: Sequence[str]) -> tuple[list[str], Rows]:
+def _layers(graph: Graph, host: _HostTasks, cuts: Sequence[str]) -> tuple[list[str], Rows]:
     """Return the layers in the order of the forward pass, and each task's (−1: of none).
 
     What runs before and after another layer is no layer but around them, such as the model itself.
@@ -163,26 +163,26 @@ def _layer(path: str, cuts: Sequence[str]) -> str:
     for name in cuts:
         if path == name or path.startswith(f"{name}."):
             return name
-    found = NUMBERED.match(path)
-    return found[0] if found else path.split(".", 1)[0]
+    match = NUMBERED.match(path)
+    return match[0] if match else path.split(".", 1)[0]
 
 
 def _begins(layers: list[str], cuts: Sequence[str]) -> list[int]:
     """Return the layers at which the pieces begin, as the user named them."""
-    found = [0]
+    begins = [0]
     for name in cuts:
         if name not in layers:
             raise TransformError(
                 f"cuts: no module {name!r} runs in the forward pass{did_you_mean(name, layers)}; "
                 f"its layers are {', '.join(layers)}"
             )
-        found.append(layers.index(name))
-    if sorted(set(found)) != found:
+        begins.append(layers.index(name))
+    if sorted(set(begins)) != begins:
         raise TransformError(f"cuts={list(cuts)!r} are not in the order in which the modules run")
-    return found
+    return begins
 
 
-def _balanced(graph: Graph, layers: list[str], label: Rows, pieces: int) -> list[int]:
+def _balance(graph: Graph, layers: list[str], label: Rows, pieces: int) -> list[int]:
     """Return the layers at which the pieces begin so that the longest is as short as can be."""
     if len(layers) < pieces:
         raise TransformError(
@@ -193,15 +193,15 @@ def _balanced(graph: Graph, layers: list[str], label: Rows, pieces: int) -> list
     counts &= (label >= 0) & is_in(graph.tasks["phase"], "forward", "backward")
     work = graph.tasks["work_ns"].to_numpy()[counts]
     weights = np.bincount(label[counts], weights=work.astype(np.float64), minlength=len(layers))
-    return balanced(weights, pieces)
+    return balance(weights, pieces)
 
 
-def balanced(weights: npt.NDArray[Any], pieces: int) -> list[int]:
+def balance(weights: npt.NDArray[Any], pieces: int) -> list[int]:
     """Return where *pieces* runs of *weights* begin, none empty, the heaviest as light as can be.
 
     Examples
     --------
-    >>> balanced(np.array([1.0, 1.0, 4.0, 1.0, 1.0]), 3)
+    >>> balance(np.array([1.0, 1.0, 4.0, 1.0, 1.0]), 3)
     [0, 2, 3]
     """
     count = len(weights)
@@ -266,9 +266,9 @@ def _descending(piece: Rows, pieces: int) -> Rows:
     >>> _descending(np.array([1, -1, 0, 1, 1, -1, 0, 0, -1]), 2).tolist()
     [1, 1, 1, 1, 1, 1, 0, 0, 0]
     """
-    known = np.bincount(piece[piece >= 0], minlength=pieces)
-    if not known.all():
-        lacking = int(np.flatnonzero(known == 0)[0])
+    labelled = np.bincount(piece[piece >= 0], minlength=pieces)
+    if not labelled.all():
+        lacking = int(np.flatnonzero(labelled == 0)[0])
         raise TransformError(
             f"no task of the backward pass of piece {lacking} is known; name other cuts=[...]"
         )
@@ -283,7 +283,7 @@ def _descending(piece: Rows, pieces: int) -> Rows:
     return result
 
 
-def _with_device(graph: Graph, part: Rows) -> Rows:
+def _add_device(graph: Graph, part: Rows) -> Rows:
     """Give device tasks the part of the call that launched them, or of the task before them."""
     by = launch_edges(graph)
     device = on_device(graph)
@@ -293,7 +293,7 @@ def _with_device(graph: Graph, part: Rows) -> Rows:
     lane, start = (graph.tasks[c].to_numpy() for c in ("lane", "start_ns"))
     rows = np.flatnonzero(device)
     rows = rows[np.lexsort((rows, start[rows], lane[rows]))]
-    known = np.maximum.accumulate(np.where(launched[rows], np.arange(len(rows)), -1))
-    follows = (known >= 0) & (lane[rows[known]] == lane[rows])
-    result[rows[follows]] = result[rows[known[follows]]]
+    last = np.maximum.accumulate(np.where(launched[rows], np.arange(len(rows)), -1))
+    follows = (last >= 0) & (lane[rows[last]] == lane[rows])
+    result[rows[follows]] = result[rows[last[follows]]]
     return result

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers, workers_placed
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.transfers import communicates
-from foretrace.transforms.distributed.common.workers import check_transport
+from foretrace.transforms.distributed.common.workers import check_transport, with_workers
 from foretrace.transforms.distributed.pipeline.assembly import assemble
 from foretrace.transforms.distributed.pipeline.costs import (
-    Shape,
-    reduced,
-    sending,
+    PipelineShape,
+    plan_sending,
+    reduce,
     with_micro_batches,
     with_own_updates,
     with_smaller_sums,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
 
 MOST_TASKS = 20_000_000
 """More than this takes minutes and gigabytes to replay."""
@@ -130,11 +129,11 @@ def pipeline(
             f"blocking sends deadlock with schedule={schedule!r}: a stage sends the next "
             "micro-batch on while the one behind sends a gradient back; use blocking=False"
         )
-    shape = Shape(stages, replicas, degree_of(graph), _chunks(schedule, chunks))
+    shape = PipelineShape(stages, replicas, degree_of(graph), _chunks(schedule, chunks))
     if stages * replicas * micro_batches == 1:
         return graph
     where = {"cluster": cluster, "network": network, "nodes": nodes, "placement": placement}
-    placed = _placed(graph, shape, where)
+    placed = _place(graph, shape, where)
     check_transport(graph, placed.cluster)
     cut = cut_model(graph, shape.pieces, cuts)
     order = [
@@ -148,9 +147,9 @@ def pipeline(
     assembled = assemble(split, cut, order)
     assembled = replace(assembled, graph=with_own_updates(assembled.graph, shares))
     sizes = [size // micro_batches for size in boundary_bytes(graph, cut, activation_mb)]
-    changed = connect(assembled, sending(graph, placed, shape, sizes, blocking=waits))
+    changed = connect(assembled, plan_sending(graph, placed, shape, sizes, blocking=waits))
     if replicas > 1:
-        changed = reduced(changed, assembled, placed, shape, shares * (total or 0))
+        changed = reduce(changed, assembled, placed, shape, shares * (total or 0))
     changed = more_samples(changed, replicas)
     return add_note(_of_workers(changed, placed), *_notes(cut, sizes, shape, micro_batches, total))
 
@@ -182,27 +181,27 @@ def _check_job(graph: Graph, micro_batches: int, backend: str | None) -> None:
         raise TransformError(f"backend={backend!r}: this job would use {own}")
 
 
-def _placed(graph: Graph, shape: Shape, where: Mapping[str, Any]) -> Placed:
+def _place(graph: Graph, shape: PipelineShape, where: Mapping[str, Any]) -> Placement:
     """Return the devices of all ranks; the cluster of `tensor_parallel` unless another is given."""
     workers = shape.stages * shape.alike
     if workers == 1:
         return place_workers(1, network="1Gbps")
-    known = workers_placed(graph)
-    if known is None or where["cluster"] is not None or where["network"] is not None:
+    before = workers_placed(graph)
+    if before is None or where["cluster"] is not None or where["network"] is not None:
         return place_workers(workers, **where)
-    machines = -(-workers // len(known.cluster.devices))
-    larger = replace(known.cluster, machines=max(machines, known.cluster.machines))
+    machines = -(-workers // len(before.cluster.devices))
+    larger = replace(before.cluster, machines=max(machines, before.cluster.machines))
     return place_workers(workers, **{**where, "cluster": larger})
 
 
-def _of_workers(graph: Graph, placed: Placed) -> Graph:
+def _of_workers(graph: Graph, placed: Placement) -> Graph:
     count = len(placed.devices)
     graph = replace(graph, meta=replace(graph.meta, world_size=count))
     return with_workers(graph, placed) if count > 1 else graph
 
 
 def _notes(
-    cut: Cut, sizes: Sequence[int], shape: Shape, micro_batches: int, total: int | None
+    cut: Cut, sizes: Sequence[int], shape: PipelineShape, micro_batches: int, total: int | None
 ) -> list[str]:
     handed = ", ".join(f"{size / 1e6:.3g}" for size in sizes) or "0"
     notes = [

@@ -59,10 +59,10 @@ def turns(
     """
     choice("schedule", schedule, SCHEDULES)
     forward, backward, ahead = SCHEDULES[schedule](stages, micro_batches, stage, chunks)
-    return list(_alternating(forward, backward, min(ahead, len(forward))))
+    return list(_alternate(forward, backward, min(ahead, len(forward))))
 
 
-def _alternating(forward: list[Turn], backward: list[Turn], ahead: int) -> Iterator[Turn]:
+def _alternate(forward: list[Turn], backward: list[Turn], ahead: int) -> Iterator[Turn]:
     """Run *ahead* forwards, then one forward and one backward in turn, then what is left."""
     yield from forward[:ahead]
     rest = iter(forward[ahead:])
@@ -71,7 +71,7 @@ def _alternating(forward: list[Turn], backward: list[Turn], ahead: int) -> Itera
         yield turn
 
 
-_Plan = tuple[list[Turn], list[Turn], int]
+_Turns = tuple[list[Turn], list[Turn], int]
 """Forwards, backwards, and how many forwards run before the first backward."""
 
 
@@ -82,15 +82,15 @@ def _plain(micro_batches: int) -> tuple[list[Turn], list[Turn]]:
     )
 
 
-def _gpipe(_stages: int, micro_batches: int, _stage: int, _chunks: int) -> _Plan:
+def _gpipe(_stages: int, micro_batches: int, _stage: int, _chunks: int) -> _Turns:
     return *_plain(micro_batches), micro_batches
 
 
-def _one_forward_one_backward(stages: int, micro_batches: int, stage: int, _chunks: int) -> _Plan:
+def _one_forward_one_backward(stages: int, micro_batches: int, stage: int, _chunks: int) -> _Turns:
     return *_plain(micro_batches), stages - stage - 1
 
 
-def _interleaved(stages: int, micro_batches: int, stage: int, chunks: int) -> _Plan:
+def _interleaved(stages: int, micro_batches: int, stage: int, chunks: int) -> _Turns:
     """Let groups of as many micro-batches as stages pass through one chunk after another."""
     if micro_batches % stages:
         raise TransformError(
@@ -109,7 +109,7 @@ def _interleaved(stages: int, micro_batches: int, stage: int, chunks: int) -> _P
     return forward, backward, ahead
 
 
-SCHEDULES: dict[str, Callable[[int, int, int, int], _Plan]] = {
+SCHEDULES: dict[str, Callable[[int, int, int, int], _Turns]] = {
     "gpipe": _gpipe,
     "1f1b": _one_forward_one_backward,
     "interleaved": _interleaved,

@@ -13,7 +13,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import element_bytes
 from foretrace.transforms.costs.operators import parse_shapes
-from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.pipeline.partition import FIRST
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.parameters import positive
@@ -74,16 +74,16 @@ def parameter_shares(graph: Graph, cut: Cut) -> tuple[npt.NDArray[np.float64], i
     the sum is unknown.
     """
     try:
-        found = [each for each in gradients(graph) if each.step == 0]
+        gradients = [each for each in find_gradients(graph) if each.step == 0]
     except TransformError:
-        found = []
+        gradients = []
     sizes = np.zeros(cut.pieces)
-    for gradient in found:
+    for gradient in gradients:
         part = cut.part[gradient.row]
         if part >= FIRST:
             sizes[(part - FIRST) // 2] += gradient.bytes
     if sizes.any():
-        return sizes / sizes.sum(), sum(each.bytes for each in found)
+        return sizes / sizes.sum(), sum(each.bytes for each in gradients)
     backward = is_in(graph.tasks["phase"], "backward") & (cut.part >= FIRST)
     work = graph.tasks["work_ns"].to_numpy()[backward]
     times = np.bincount((cut.part[backward] - FIRST) // 2, weights=work, minlength=cut.pieces)

@@ -20,7 +20,7 @@ import pandas as pd
 
 from foretrace.graph.network import Network, with_network
 from foretrace.transforms.distributed.common.link_credit import spend_credit
-from foretrace.transforms.distributed.common.unfold_ranks import in_turn
+from foretrace.transforms.distributed.common.unfold_ranks import follow_in_turn
 from foretrace.transforms.distributed.pipeline.partition import FIRST, TAIL
 from foretrace.transforms.edit.columns import Rows, append
 from foretrace.transforms.edit.primitives import edge_rows, insert
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.collectives.cost import Cost
-    from foretrace.transforms.distributed.pipeline.assembly import Assembled, Run
+    from foretrace.transforms.distributed.pipeline.assembly import AssembledRanks, PartRun
 
 SEND, RECEIVE = "send", "receive"
 NAMES = {"forward": "send activations (predicted)", "backward": "send gradients (predicted)"}
@@ -70,37 +70,37 @@ class _Transfer(NamedTuple):
 
     direction: str
     boundary: int
-    sender: Run
-    receiver: Run
-    before: Run | None
+    sender: PartRun
+    receiver: PartRun
+    before: PartRun | None
 
 
-def connect(assembled: Assembled, sending: Sending) -> Graph:
+def connect(assembled: AssembledRanks, sending: Sending) -> Graph:
     """Return the ranks' graph with all transfers between them."""
-    found = _transfers(assembled.runs)
-    graph, rows = _with_transfers(assembled.graph, found, sending)
-    if not found:
+    transfers = _transfers(assembled.runs)
+    graph, rows = _with_transfers(assembled.graph, transfers, sending)
+    if not transfers:
         return graph
     if sending.on_device:
-        graph = _on_device(graph, rows, found)
+        graph = _on_device(graph, rows, transfers)
     else:
-        graph = _on_host(graph, rows, found, blocking=sending.blocking)
+        graph = _on_host(graph, rows, transfers, blocking=sending.blocking)
         if not sending.blocking:
-            graph = _before_update(graph, rows, found, assembled.runs)
-    return _shared_links(graph, rows, found, sending)
+            graph = _before_update(graph, rows, transfers, assembled.runs)
+    return _shared_links(graph, rows, transfers, sending)
 
 
-def _transfers(runs: Iterable[Run]) -> list[_Transfer]:
+def _transfers(runs: Iterable[PartRun]) -> list[_Transfer]:
     """Pair the runs of a piece with those of the next, in the order in which they are sent."""
     passes = {(r.step, r.part, r.micro_batch): r for r in runs if r.part >= FIRST}
-    before: dict[Run, Run] = {}
-    last: dict[tuple[int, int, int], Run] = {}
+    before: dict[PartRun, PartRun] = {}
+    last: dict[tuple[int, int, int], PartRun] = {}
     for run in passes.values():
         key = run.rank, run.step, (run.part - FIRST) % 2
         if key in last:
             before[run] = last[key]
         last[key] = run
-    found = []
+    transfers = []
     for run in passes.values():
         piece, is_backward = divmod(run.part - FIRST, 2)
         onward = -1 if is_backward else 1
@@ -108,37 +108,37 @@ def _transfers(runs: Iterable[Run]) -> list[_Transfer]:
         if receiver is not None and receiver.rank != run.rank:
             direction = "backward" if is_backward else "forward"
             boundary = piece - 1 if is_backward else piece
-            found.append(_Transfer(direction, boundary, run, receiver, before.get(receiver)))
-    return found
+            transfers.append(_Transfer(direction, boundary, run, receiver, before.get(receiver)))
+    return transfers
 
 
 def _with_transfers(
-    graph: Graph, found: Sequence[_Transfer], sending: Sending
+    graph: Graph, transfers: Sequence[_Transfer], sending: Sending
 ) -> tuple[Graph, Rows]:
     """Add the transfers, those of one sender and direction one after another on a link."""
-    keys = [(each.sender.rank, each.direction) for each in found]
+    keys = [(each.sender.rank, each.direction) for each in transfers]
     links = {key: len(graph.lanes) + at for at, key in enumerate(dict.fromkeys(keys))}
     lane = np.array([links[key] for key in keys], np.int64)
     columns = {
-        "name": pd.Categorical([NAMES[each.direction] for each in found]),
+        "name": pd.Categorical([NAMES[each.direction] for each in transfers]),
         "kind": "p2p",
         "lane": lane,
-        "work_ns": _work_ns(graph, found, sending),
-        "bytes": [float(sending.sizes[each.boundary]) for each in found],
+        "work_ns": _work_ns(graph, transfers, sending),
+        "bytes": [float(sending.sizes[each.boundary]) for each in transfers],
         "cost": pd.Categorical(
-            [sending.costs[each.direction][each.boundary].source for each in found]
+            [sending.costs[each.direction][each.boundary].source for each in transfers]
         ),
     }
-    like = np.array([each.sender.last for each in found], np.int64)
+    like = np.array([each.sender.last for each in transfers], np.int64)
     return _on_links(graph, like, [rank for rank, _ in links], columns)
 
 
-def _work_ns(graph: Graph, found: Sequence[_Transfer], sending: Sending) -> Rows:
+def _work_ns(graph: Graph, transfers: Sequence[_Transfer], sending: Sending) -> Rows:
     """Return how long each transfer occupies its link; ranks pause at least while they compute."""
-    work = np.array([sending.costs[t.direction][t.boundary].ns for t in found], np.float64)
+    work = np.array([sending.costs[t.direction][t.boundary].ns for t in transfers], np.float64)
     if sending.credit_ns:
-        sender = np.array([each.sender.rank for each in found])
-        sent_at = graph.tasks["start_ns"].to_numpy()[_last_hosts(found)]
+        sender = np.array([each.sender.rank for each in transfers])
+        sent_at = graph.tasks["start_ns"].to_numpy()[_last_hosts(transfers)]
         for rank in np.unique(sender):
             mine = sender == rank
             work[mine] = spend_credit(work[mine], sent_at[mine], sending.credit_ns)
@@ -158,20 +158,20 @@ def _on_links(
     number = int(graph.lanes["id"].max()) + 1 + np.arange(len(ranks))
     values = {"kind": "link", "rank": ranks, "device": -1, "id": number, "role": "communication"}
     lanes = append(graph.lanes, np.zeros(len(ranks), np.int64), values)
-    before, order, wraps = in_turn(columns["lane"])
+    before, order, wraps = follow_in_turn(columns["lane"])
     edges = edge_rows(graph.edges, rows[before], rows[order], "thread", 0, wraps)
     return replace(graph, tasks=tasks, edges=edges, lanes=lanes), rows
 
 
-def _on_device(graph: Graph, rows: Rows, found: Sequence[_Transfer]) -> Graph:
+def _on_device(graph: Graph, rows: Rows, transfers: Sequence[_Transfer]) -> Graph:
     """Let streams wait for transfers and transfers for streams; hosts only issue them."""
-    posted = np.array([each.before is not None for each in found])
-    previous = [each.before.last for each in found if each.before is not None]
+    posted = np.array([each.before is not None for each in transfers])
+    previous = [each.before.last for each in transfers if each.before is not None]
     edges = graph.edges
     for src, dst in (
-        ([each.sender.last for each in found], rows),
+        ([each.sender.last for each in transfers], rows),
         (previous, rows[posted]),
-        (rows, [each.receiver.first for each in found]),
+        (rows, [each.receiver.first for each in transfers]),
     ):
         edges = edge_rows(edges, np.asarray(src, np.int64), np.asarray(dst, np.int64), "event", 0)
     graph = replace(graph, edges=edges)
@@ -181,19 +181,21 @@ def _on_device(graph: Graph, rows: Rows, found: Sequence[_Transfer]) -> Graph:
         "work_ns": graph.platform.launch_ns,
         "cost": "prior",
     }
-    graph, sends = insert(graph, _last_hosts(found), **calls)
-    graph, receives = insert(graph, _first_hosts(found), place="before", **calls)
+    graph, sends = insert(graph, _last_hosts(transfers), **calls)
+    graph, receives = insert(graph, _first_hosts(transfers), place="before", **calls)
     lag = graph.platform.launch_latency_ns
     edges = edge_rows(graph.edges, sends, rows, "launch", lag)
     edges = edge_rows(edges, receives, rows, "collective", lag)
     return replace(graph, edges=edges)
 
 
-def _on_host(graph: Graph, rows: Rows, found: Sequence[_Transfer], *, blocking: bool) -> Graph:
+def _on_host(graph: Graph, rows: Rows, transfers: Sequence[_Transfer], *, blocking: bool) -> Graph:
     """Let hosts send and receive."""
-    graph, sends = insert(graph, _last_hosts(found), name=SEND, **ON_HOST)
-    graph, receives = insert(graph, _first_hosts(found), place="before", name=RECEIVE, **ON_HOST)
-    forward = np.array([each.direction == "forward" for each in found])
+    graph, sends = insert(graph, _last_hosts(transfers), name=SEND, **ON_HOST)
+    graph, receives = insert(
+        graph, _first_hosts(transfers), place="before", name=RECEIVE, **ON_HOST
+    )
+    forward = np.array([each.direction == "forward" for each in transfers])
     edges = edge_rows(graph.edges, sends, rows, "collective", 0)
     edges = edge_rows(edges, receives[forward], rows[forward], "collective", 0)
     edges = edge_rows(edges, rows, receives, "return", 0)
@@ -203,29 +205,33 @@ def _on_host(graph: Graph, rows: Rows, found: Sequence[_Transfer], *, blocking: 
 
 
 def _before_update(
-    graph: Graph, rows: Rows, found: Sequence[_Transfer], runs: Iterable[Run]
+    graph: Graph, rows: Rows, transfers: Sequence[_Transfer], runs: Iterable[PartRun]
 ) -> Graph:
     """Let each rank begin its update when all it sent in the step is gone (`isend`'s waits)."""
     updates = {(run.rank, run.step): run.first_host for run in runs if run.part == TAIL}
-    ends = np.array([updates.get((t.sender.rank, t.sender.step), -1) for t in found], np.int64)
-    known = ends >= 0
-    return replace(graph, edges=edge_rows(graph.edges, rows[known], ends[known], "join", 0))
+    ends = np.array([updates.get((t.sender.rank, t.sender.step), -1) for t in transfers], np.int64)
+    has_update = ends >= 0
+    return replace(
+        graph, edges=edge_rows(graph.edges, rows[has_update], ends[has_update], "join", 0)
+    )
 
 
-def _last_hosts(found: Sequence[_Transfer]) -> Rows:
-    return np.array([each.sender.last_host for each in found], np.int64)
+def _last_hosts(transfers: Sequence[_Transfer]) -> Rows:
+    return np.array([each.sender.last_host for each in transfers], np.int64)
 
 
-def _first_hosts(found: Sequence[_Transfer]) -> Rows:
-    return np.array([each.receiver.first_host for each in found], np.int64)
+def _first_hosts(transfers: Sequence[_Transfer]) -> Rows:
+    return np.array([each.receiver.first_host for each in transfers], np.int64)
 
 
-def _shared_links(graph: Graph, rows: Rows, found: Sequence[_Transfer], sending: Sending) -> Graph:
+def _shared_links(
+    graph: Graph, rows: Rows, transfers: Sequence[_Transfer], sending: Sending
+) -> Graph:
     """Let transfers share links, and slow computing, where they can meet there at all."""
     lane = graph.tasks["lane"].to_numpy()[rows].tolist()
     uses: dict[tuple[int, str], float] = {}
     ranks: dict[int, set[int]] = defaultdict(set)
-    for at, each in zip(lane, found, strict=True):
+    for at, each in zip(lane, transfers, strict=True):
         ranks[at] |= {each.sender.rank, each.receiver.rank}
         for link, use in sending.costs[each.direction][each.boundary].uses:
             uses[at, link] = max(uses.get((at, link), 0.0), use)
@@ -248,7 +254,7 @@ def _shared_links(graph: Graph, rows: Rows, found: Sequence[_Transfer], sending:
 
 def reduce_gradients(
     graph: Graph,
-    assembled: Assembled,
+    assembled: AssembledRanks,
     costs: Sequence[Cost],
     sizes: Sequence[int],
     *,

@@ -56,7 +56,7 @@ class Sum(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SharedLayers:
     """``share`` of each task's work that is inside a pair; ``grid``: kernels whose grid shrinks.
 
     ``sums`` in the order of the host; ``pairs`` names the pairs by their first module.
@@ -68,7 +68,7 @@ class Sharing:
     pairs: tuple[str, ...]
 
 
-def share_layers(graph: Graph, degree: int) -> Sharing:
+def share_layers(graph: Graph, degree: int) -> SharedLayers:
     """Find the pairs of *graph*.
 
     Raises
@@ -108,8 +108,8 @@ def share_layers(graph: Graph, degree: int) -> Sharing:
         )
     start = tasks["start_ns"].to_numpy()
     ordered = tuple(sorted(sums, key=lambda each: (int(start[each.host]), each.host)))
-    inside, grid = _launched(graph, inside), _launched(graph, grid)
-    return Sharing(_shares(graph, inside), grid, ordered, tuple(names))
+    inside, grid = _add_launched(graph, inside), _add_launched(graph, grid)
+    return SharedLayers(_shares(graph, inside), grid, ordered, tuple(names))
 
 
 def _linear_above(graph: Graph) -> Rows:
@@ -145,32 +145,32 @@ def _layers(graph: Graph, rows: Rows, root: Rows) -> list[Layer]:
     """Return the linear layers of one step's forward tasks *rows*, in their order."""
     operator = root[graph.tasks["operator"].to_numpy()[rows]]
     modules = graph.tasks["module"].astype(object).to_numpy()[rows]
-    found = []
+    layers = []
     for one in dict.fromkeys(operator[operator >= 0].tolist()):
         places = np.flatnonzero(operator == one)
         sizes = _sizes(graph.operators["shapes"].iat[one])
         assert sizes is not None
         width = element_bytes(str(graph.operators["dtypes"].iat[one]))
         module = str(modules[places[0]])
-        found.append(Layer(one, module, *sizes, width, int(places[0]), int(places[-1])))
-    return found
+        layers.append(Layer(one, module, *sizes, width, int(places[0]), int(places[-1])))
+    return layers
 
 
 def _pairs(layers: list[Layer], mixes: Mask) -> list[tuple[list[Layer], Layer]]:
     """Return the pairs: layers of one input, then the layer back to its width."""
-    found: list[tuple[list[Layer], Layer]] = []
+    pairs: list[tuple[list[Layer], Layer]] = []
     columns: list[Layer] = []
     for layer in layers:
         mixed = bool(columns) and bool(mixes[columns[-1].last + 1 : layer.first].any())
         width = sum(each.outputs for each in columns)
         if mixed and layer.outputs == columns[0].inputs and width % layer.inputs == 0:
-            found.append((columns, layer))
+            pairs.append((columns, layer))
             columns = []
         elif columns and not mixed and layer.inputs == columns[0].inputs:
             columns = [*columns, layer]
         else:
             columns = [layer]
-    return found
+    return pairs
 
 
 def _check_divides(columns: list[Layer], closing: Layer, degree: int) -> None:
@@ -196,7 +196,7 @@ def _backward_end(graph: Graph, backward: Mask, columns: list[Layer], step: int)
     return int(rows[np.argmax(tasks["start_ns"].to_numpy()[rows])])
 
 
-def _launched(graph: Graph, where: Mask) -> Mask:
+def _add_launched(graph: Graph, where: Mask) -> Mask:
     """Add what the selected calls launched."""
     by = launch_edges(graph)
     wide = where.copy()

@@ -11,7 +11,6 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.collectives.cost import cost_at_once
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
-from foretrace.transforms.distributed.common.collective_tasks import with_workers
 from foretrace.transforms.distributed.common.gradient_ready import last_launched
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
@@ -22,7 +21,7 @@ from foretrace.transforms.distributed.common.transfers import (
     send,
     wait,
 )
-from foretrace.transforms.distributed.common.workers import check_transport
+from foretrace.transforms.distributed.common.workers import check_transport, with_workers
 from foretrace.transforms.distributed.tensor_parallel.shardable_layers import share_layers
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import scale
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
-    from foretrace.transforms.cluster.placement import Placed
+    from foretrace.transforms.cluster.placement import Placement
     from foretrace.transforms.collectives.cost import Cost
-    from foretrace.transforms.distributed.tensor_parallel.shardable_layers import Sharing
+    from foretrace.transforms.distributed.tensor_parallel.shardable_layers import SharedLayers
 
 NAME = "all_reduce of activations (predicted)"
 
@@ -102,7 +101,7 @@ def tensor_parallel(
         degree, cluster=cluster, network=network, nodes=nodes, placement=placement
     )
     check_transport(graph, placed.cluster)
-    changed = _with_sums(_shared(graph, sharing, degree), sharing, placed)
+    changed = _insert_sums(_share(graph, sharing, degree), sharing, placed)
     changed = with_workers(changed.with_state(tensor_parallel=degree), placed)
     return add_note(
         changed,
@@ -116,7 +115,7 @@ def degree_of(graph: Graph) -> int:
     return graph.state.tensor_parallel or 1
 
 
-def _shared(graph: Graph, sharing: Sharing, degree: int) -> Graph:
+def _share(graph: Graph, sharing: SharedLayers, degree: int) -> Graph:
     """Let each device compute its part."""
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     floor = floor_ns(graph) if has_device(graph) else HOST_FIXED_NS
@@ -130,7 +129,7 @@ def _shared(graph: Graph, sharing: Sharing, degree: int) -> Graph:
     return scale(graph, where, new / np.maximum(work, 1), cost="roofline")
 
 
-def _with_sums(graph: Graph, sharing: Sharing, placed: Placed) -> Graph:
+def _insert_sums(graph: Graph, sharing: SharedLayers, placed: Placement) -> Graph:
     """Add up the devices' parts; what comes next waits for that."""
     hosts = np.array([each.host for each in sharing.sums], np.int64)
     sizes = np.array([each.bytes for each in sharing.sums], np.float64)

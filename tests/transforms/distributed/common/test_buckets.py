@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foretrace.errors import TransformError
-from foretrace.transforms.distributed.common.buckets import MIB, Caps, caps, grouped
+from foretrace.transforms.distributed.common.buckets import MIB, Caps, caps, fill_buckets
 
 KIB = 1_024
 CHANNELS = (3, 32, 64, 64, 128, 128, 256, 256, 256)
@@ -18,7 +18,7 @@ WIDTH, WORDS, TOKENS = 192, 2_000, 64
 
 def kib(sizes: list[int], limits: Caps) -> list[int]:
     """Return the whole KiB of each bucket."""
-    return [sum(sizes[i] for i in bucket) // KIB for bucket in grouped(sizes, limits)]
+    return [sum(sizes[i] for i in bucket) // KIB for bucket in fill_buckets(sizes, limits)]
 
 
 def linear(inputs: int, outputs: int) -> list[int]:
@@ -66,13 +66,13 @@ def test_an_explicit_cap_holds_for_the_first_bucket_too() -> None:
 
 def test_a_tensor_is_never_split() -> None:
     """A layer over the cap is one bucket, together with its bias before it."""
-    assert grouped([*linear(512, 8_000), 100], caps(1.0)) == [[0, 1], [2]]
+    assert fill_buckets([*linear(512, 8_000), 100], caps(1.0)) == [[0, 1], [2]]
 
 
 def test_types_have_buckets_and_caps_of_their_own() -> None:
     """Half-precision gradients do not count towards the bucket of the others."""
-    assert grouped([3, 3, 3, 3], Caps(4, 6), ["a", "b", "a", "b"]) == [[0, 2], [1, 3]]
-    assert grouped([4, 1, 4, 4, 1], Caps(4, 6), ["a", "b", "a", "a", "a"]) == [
+    assert fill_buckets([3, 3, 3, 3], Caps(4, 6), ["a", "b", "a", "b"]) == [[0, 2], [1, 3]]
+    assert fill_buckets([4, 1, 4, 4, 1], Caps(4, 6), ["a", "b", "a", "a", "a"]) == [
         [0],
         [2, 3],
         [1],
@@ -84,7 +84,7 @@ def test_types_have_buckets_and_caps_of_their_own() -> None:
 def test_every_gradient_is_in_one_bucket_in_order(sizes: list[int], cap_mb: int) -> None:
     """Nothing is lost or moved; only its last tensor brings a bucket to its cap."""
     limits = caps(float(cap_mb), 1.0)
-    buckets = grouped(sizes, limits)
+    buckets = fill_buckets(sizes, limits)
 
     assert [i for bucket in buckets for i in bucket] == list(range(len(sizes)))
     for place, bucket in enumerate(buckets):

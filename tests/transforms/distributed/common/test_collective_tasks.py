@@ -6,15 +6,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.transforms.cluster.placement import Placed
-from foretrace.transforms.cluster.presets import ethernet
-from foretrace.transforms.distributed.common.collective_tasks import (
-    collectives,
-    kind_of,
-    kinds_of,
-    with_workers,
-    workers_of,
-)
+from foretrace.transforms.distributed.common.collective_tasks import collectives, kind_of, kinds_of
 
 NAMES = (
     ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "all_reduce"),
@@ -49,12 +41,3 @@ def test_what_is_not_there_is_asked_for() -> None:
 
     with pytest.raises(TransformError, match="no all_reduce in this graph; put ddp"):
         collectives(graph, "all_reduce", "dgc")
-    with pytest.raises(TransformError, match="dgc needs a job whose workers and network are known"):
-        workers_of(graph, "dgc")
-
-
-def test_workers_stay_with_the_graph() -> None:
-    """What ddp placed, a later what-if finds."""
-    placed = Placed(ethernet(2, 1.0), (0, 1))
-
-    assert workers_of(with_workers(literal([("a", "host", 0, 5, None)]), placed), "dgc") is placed

@@ -13,7 +13,11 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.costs.operators import ACCUMULATE
-from foretrace.transforms.distributed.common.gradients import UNKNOWN_PIECES, gradients, total_bytes
+from foretrace.transforms.distributed.common.gradients import (
+    UNKNOWN_PIECES,
+    find_gradients,
+    total_bytes,
+)
 from tests.support.jobs import simple
 from tests.support.jobs.gradients import accumulating_job, cpu_job, gpu_job
 
@@ -35,7 +39,7 @@ def with_model(graph: Graph, parameters: list[list[object]]) -> Graph:
 
 def test_each_gradient_is_final_after_the_task_that_accumulates_it() -> None:
     """A bias and two weights, in both steps, in the order of backward."""
-    found = gradients(cpu_job(steps=2))
+    found = find_gradients(cpu_job(steps=2))
 
     assert [(g.step, g.bytes, g.row, g.host) for g in found] == [
         (0, 1_000, 2, 2),
@@ -57,12 +61,12 @@ def test_half_precision_gradients_take_half_the_bytes() -> None:
         graph, operators=graph.operators.assign(dtypes=pd.Categorical(['["c10::Half"]'] * 4))
     )
 
-    assert [(g.bytes, g.width) for g in gradients(graph)] == [(200, 2)]
+    assert [(g.bytes, g.width) for g in find_gradients(graph)] == [(200, 2)]
 
 
 def test_on_a_device_it_is_final_after_the_last_kernel_launched_by_then() -> None:
     """Kernels 5 and 8 write the gradients whose hooks run after tasks 6 and 9."""
-    found = gradients(gpu_job())
+    found = find_gradients(gpu_job())
 
     assert [(g.row, g.host) for g in found] == [(5, 6), (8, 9)]
 
@@ -78,13 +82,13 @@ def test_a_kernel_that_another_thread_launched_does_not_count() -> None:
         operators={"name": [ACCUMULATE], "parent": [-1], "shapes": ["[[7]]"]},
     )  # fmt: skip
 
-    assert [g.row for g in gradients(graph)] == [3]
+    assert [g.row for g in find_gradients(graph)] == [3]
 
 
 def test_of_several_passes_the_last_one_counts() -> None:
     """Accumulated gradients are final once per step, recorded or predicted."""
-    recorded = gradients(accumulating_job(passes=2))
-    predicted = gradients(gradient_accumulation(cpu_job(), k=3))
+    recorded = find_gradients(accumulating_job(passes=2))
+    predicted = find_gradients(gradient_accumulation(cpu_job(), k=3))
 
     assert [g.row for g in recorded] == [7, 9]
     assert len(predicted) == 3
@@ -98,7 +102,7 @@ def test_passes_over_different_parameters_are_both_kept() -> None:
     shapes[2] = "[[9,9]]"
     graph = replace(graph, operators=graph.operators.assign(shapes=pd.Categorical(shapes)))
 
-    assert [g.row for g in gradients(graph)] == [2, 4, 7, 9]
+    assert [g.row for g in find_gradients(graph)] == [2, 4, 7, 9]
 
 
 def test_names_come_from_the_model_where_shapes_agree() -> None:
@@ -107,7 +111,7 @@ def test_names_come_from_the_model_where_shapes_agree() -> None:
     modules = pd.Categorical([None, None, "body", None, "elsewhere", None])
     graph = replace(graph, tasks=graph.tasks.assign(module=modules))
 
-    assert [(g.name, g.module) for g in gradients(graph)] == [
+    assert [(g.name, g.module) for g in find_gradients(graph)] == [
         ("body.weight", "body"),
         ("body.bias", "body"),
     ]
@@ -118,13 +122,13 @@ def test_a_shape_that_the_model_has_not_stays_without_a_name() -> None:
     graph = with_model(cpu_job(shapes=["[[3,3]]"]), PARAMETERS)
     graph = replace(graph, tasks=graph.tasks.assign(module=pd.Categorical(["a"] * 4)))
 
-    assert [(g.name, g.module) for g in gradients(graph)] == [(None, "a")]
+    assert [(g.name, g.module) for g in find_gradients(graph)] == [(None, "a")]
 
 
 def test_without_shapes_the_model_tells_sizes_in_reverse_order() -> None:
     """Backward finishes last what the model defines first."""
     graph = with_model(cpu_job(shapes=[None] * 3), PARAMETERS)
-    found = gradients(graph)
+    found = find_gradients(graph)
 
     assert [(g.name, g.row) for g in found] == [
         ("body.weight", 2),
@@ -136,7 +140,7 @@ def test_without_shapes_the_model_tells_sizes_in_reverse_order() -> None:
 
 def test_sizes_can_be_given_where_the_trace_tells_none() -> None:
     """In the model's order; on the moments that are seen."""
-    found = gradients(cpu_job(shapes=[None] * 3), parameters=[1, 2, 4])
+    found = find_gradients(cpu_job(shapes=[None] * 3), parameters=[1, 2, 4])
 
     assert [(g.bytes, g.row, g.source) for g in found] == [
         (4_000_000, 2, "given"),
@@ -147,15 +151,15 @@ def test_sizes_can_be_given_where_the_trace_tells_none() -> None:
 
 def test_a_sum_is_spread_over_the_gradients_that_are_seen() -> None:
     """Three of them, even."""
-    found = gradients(cpu_job(shapes=[None] * 3), gradient_mb=6)
+    found = find_gradients(cpu_job(shapes=[None] * 3), gradient_mb=6)
 
     assert [g.bytes for g in found] == [2_000_000] * 3
 
 
 def test_where_nothing_is_seen_sizes_are_spread_over_backward() -> None:
     """The last gradient is ready when backward ends."""
-    given = gradients(simple.gpu_job(steps=1), parameters=[1, 1, 1])
-    summed = gradients(simple.cpu_job(steps=1), gradient_mb=64)
+    given = find_gradients(simple.gpu_job(steps=1), parameters=[1, 1, 1])
+    summed = find_gradients(simple.cpu_job(steps=1), gradient_mb=64)
 
     assert [g.row for g in given] == [8, 10, 12]
     assert [g.host for g in given] == [-1, -1, -1]
@@ -178,7 +182,7 @@ def test_where_nothing_is_seen_sizes_are_spread_over_backward() -> None:
 def test_what_cannot_be_known_is_asked_for(given: dict[str, object], text: str) -> None:
     """One sentence says how to give it."""
     with pytest.raises(TransformError, match=text):
-        gradients(simple.gpu_job(), **given)  # type: ignore[arg-type]
+        find_gradients(simple.gpu_job(), **given)  # type: ignore[arg-type]
 
 
 def test_a_job_without_backward_has_no_gradients() -> None:
@@ -186,7 +190,7 @@ def test_a_job_without_backward_has_no_gradients() -> None:
     graph = literal([("fwd", "host", 0, 5, "forward")])
 
     with pytest.raises(TransformError, match="no backward pass"):
-        gradients(graph, gradient_mb=1)
+        find_gradients(graph, gradient_mb=1)
 
 
 def test_a_trace_without_launches_cannot_place_them() -> None:
@@ -196,12 +200,12 @@ def test_a_trace_without_launches_cannot_place_them() -> None:
     graph = replace(graph, edges=graph.edges[~launches].reset_index(drop=True))
 
     with pytest.raises(TransformError, match="no launch"):
-        gradients(graph)
+        find_gradients(graph)
 
 
 def test_sizes_of_another_number_of_gradients_are_spread() -> None:
     """A model with a parameter more than what backward reached."""
-    found = gradients(with_model(cpu_job(shapes=[None] * 2), PARAMETERS))
+    found = find_gradients(with_model(cpu_job(shapes=[None] * 2), PARAMETERS))
 
     assert [g.name for g in found] == ["body.weight", "body.bias", "head.weight"]
     assert np.all(np.diff([g.row for g in found]) >= 0)

@@ -12,12 +12,12 @@ from foretrace.graph.literal import literal
 from foretrace.graph.network import Network, network_of, with_network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.recast_collectives import (
-    finished,
-    followed,
-    prepared,
+    insert_before,
+    insert_behind,
+    insert_behind_wait,
     recast,
-    shared_by,
-    taken_over,
+    redirect_edges,
+    share_network,
 )
 from foretrace.transforms.distributed.common.transfers import add_lane, put
 
@@ -62,7 +62,7 @@ def test_another_transfer_takes_over() -> None:
     graph, rows = put(
         graph, lane, np.array([2, 2]), name="part", work_ns=25_000, bytes=32.0, cost="table"
     )
-    graph = taken_over(graph, ROW, rows[:1], rows[1:])
+    graph = redirect_edges(graph, ROW, rows[:1], rows[1:])
 
     assert replay(graph).step_ns == 10_000 + 50_000 + 20_000
 
@@ -70,8 +70,8 @@ def test_another_transfer_takes_over() -> None:
 def test_work_before_and_behind_a_transfer() -> None:
     """8.5 MB at 900 GB/s x 0.85 are 11,111 ns: before the exchange, and before who waits for it."""
     size = np.array([8.5e6])
-    graph = prepared(job(), ROW, size, "compress", "dgc")
-    graph = finished(graph, ROW, size, "restore")
+    graph = insert_before(job(), ROW, size, "compress", "dgc")
+    graph = insert_behind_wait(graph, ROW, size, "restore")
 
     assert replay(graph).step_ns == 60_000 + 2 * 11_111
 
@@ -82,7 +82,7 @@ def test_work_behind_a_wait_of_the_host() -> None:
         [("sync", "sync", 0, 0, None), ("all_reduce", "collective", 1, 30_000, None)],
         [(1, 0, "return")],
     )
-    changed = finished(graph, np.array([1]), np.array([1e6]), "restore")
+    changed = insert_behind_wait(graph, np.array([1]), np.array([1e6]), "restore")
 
     assert changed.edges[["src", "dst"]].to_numpy().tolist()[-1] == [0, 2]
 
@@ -91,7 +91,7 @@ def test_what_nobody_waits_for_is_not_followed_by_anything() -> None:
     """Without a wait there is no place to put it."""
     graph = literal([("all_reduce", "collective", 0, 30_000, None)])
 
-    assert len(finished(graph, np.array([0]), np.array([1e6]), "restore").tasks) == 1
+    assert len(insert_behind_wait(graph, np.array([0]), np.array([1e6]), "restore").tasks) == 1
 
 
 def test_transfer_without_a_source_is_refused() -> None:
@@ -99,12 +99,12 @@ def test_transfer_without_a_source_is_refused() -> None:
     graph = literal([("all_reduce", "collective", 0, 30_000, None)])
 
     with pytest.raises(TransformError, match=r"dgc cannot tell .* put ddp\(workers="):
-        prepared(graph, np.array([0]), np.array([1e6]), "compress", "dgc")
+        insert_before(graph, np.array([0]), np.array([1e6]), "compress", "dgc")
 
 
 def test_task_behind_a_transfer_is_waited_for_instead() -> None:
     """5 µs more between the transfer and the update, on the transfer's lane."""
-    graph, new = followed(job(), ROW, name="more", kind="kernel", work_ns=5_000, cost="table")
+    graph, new = insert_behind(job(), ROW, name="more", kind="kernel", work_ns=5_000, cost="table")
 
     assert replay(graph).step_ns == 65_000
     assert graph.tasks["lane"].iloc[new].tolist() == [1]
@@ -113,9 +113,9 @@ def test_task_behind_a_transfer_is_waited_for_instead() -> None:
 def test_new_lanes_slow_down_as_the_old_one() -> None:
     """They join the same ranks; without a network there is nothing to join."""
     graph = job()
-    shared = shared_by(with_network(graph, Network(members=((1, 0),))), 1, [2, 3])
+    shared = share_network(with_network(graph, Network(members=((1, 0),))), 1, [2, 3])
 
     network = network_of(shared)
     assert network is not None
     assert network.members == ((1, 0), (2, 0), (3, 0))
-    assert shared_by(graph, 1, [2]) is graph
+    assert share_network(graph, 1, [2]) is graph

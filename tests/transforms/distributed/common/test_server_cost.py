@@ -7,17 +7,19 @@ from dataclasses import replace
 import pytest
 
 from foretrace.graph.literal import literal
-from foretrace.transforms.cluster.placement import Placed
+from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.cluster.presets import ethernet
-from foretrace.transforms.distributed.common.server_cost import Servers, update_ns
+from foretrace.transforms.distributed.common.server_cost import ServerPlacement, update_ns
 
 NS_PER_BYTE = 8 * 1514 / 1448  # at 1 Gbit/s
 
 
-def servers(workers: int, *serving: int, ingress: bool = True, machines: int = 6) -> Servers:
+def servers(
+    workers: int, *serving: int, ingress: bool = True, machines: int = 6
+) -> ServerPlacement:
     """Return workers 0 … and the devices that serve, each host at 1 Gbit/s."""
-    placed = Placed(ethernet(machines, 1.0), tuple(range(machines)))
-    return Servers(placed, tuple(range(workers)), serving, ingress)
+    placed = Placement(ethernet(machines, 1.0), tuple(range(machines)))
+    return ServerPlacement(placed, tuple(range(workers)), serving, ingress)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.graph.network import Network, with_network
 from foretrace.replaying.replay import replay
-from foretrace.transforms.distributed.common.unfold_ranks import alike, ranks_apart, unfolded
+from foretrace.transforms.distributed.common.unfold_ranks import count_alike, separate_rank, unfold
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.distributed.straggler import straggler
 from foretrace.transforms.registry import TRANSFORMS
@@ -61,7 +61,7 @@ def test_unfolded_ranks_take_as_long_as_one_for_all(name: str, copies: int) -> N
     """To the nanosecond."""
     folded = plans()[name]
 
-    assert replay(check(unfolded(folded, copies))).step_ns == replay(folded).step_ns
+    assert replay(check(unfold(folded, copies))).step_ns == replay(folded).step_ns
 
 
 @given(
@@ -75,7 +75,7 @@ def test_any_alike_ranks_take_as_long_as_one(tasks: list[tuple[str, int]], copie
         [(f"t{at}", kind, at % 2, work, None) for at, (kind, work) in enumerate(tasks)], wrap=True
     )
 
-    assert replay(check(unfolded(graph, copies))).step_ns == replay(graph).step_ns
+    assert replay(check(unfold(graph, copies))).step_ns == replay(graph).step_ns
 
 
 def test_copies_meet_at_their_collectives() -> None:
@@ -83,7 +83,7 @@ def test_copies_meet_at_their_collectives() -> None:
     graph = literal(
         [("mm", "kernel", 0, 50, None), ("all_reduce", "collective", 0, 20, None)], wrap=True
     )
-    apart = unfolded(graph, 3)
+    apart = unfold(graph, 3)
     work = apart.tasks["work_ns"].to_numpy().copy()
     work[apart.tasks["name"] == "mm"] = [50, 80, 50]
 
@@ -96,7 +96,7 @@ def test_one_copy_is_the_graph_itself() -> None:
     """Nothing to do."""
     graph = gpu_job()
 
-    assert unfolded(graph, 1) is graph
+    assert unfold(graph, 1) is graph
 
 
 def test_memory_does_not_grow_with_ranks_that_are_alike() -> None:
@@ -104,7 +104,7 @@ def test_memory_does_not_grow_with_ranks_that_are_alike() -> None:
     few, many = (data_parallel(cpu_job(), workers) for workers in (2, 1024))
 
     assert len(few.tasks) == len(many.tasks)
-    assert alike(many) == 1024
+    assert count_alike(many) == 1024
 
 
 def test_a_slow_rank_is_simulated_apart_from_the_others() -> None:
@@ -120,7 +120,7 @@ def test_a_slow_rank_is_simulated_apart_from_the_others() -> None:
 def test_a_slow_rank_of_a_plan_is_of_its_stage() -> None:
     """Rank 5 of two stages with three replicas each is a replica of stage 1."""
     folded = pipeline(cpu_job_with_layers(), stages=2, micro_batches=2, replicas=3, **WIRE)
-    apart, number = ranks_apart(folded, 5)
+    apart, number = separate_rank(folded, 5)
 
     assert number == 1
     assert sorted(set(apart.lanes["rank"][apart.lanes["kind"] == "thread"])) == [0, 1, 2, 3]
@@ -145,7 +145,7 @@ def test_links_of_the_copies_are_their_own_and_shared_ones_are_one() -> None:
     graph = with_network(
         graph, Network(("wire",), ((1, 0, 0.5), (2, 0, 0.5), (3, 0, 0.5)), members=((1, 0),))
     )
-    apart = check(unfolded(graph, 2))
+    apart = check(unfold(graph, 2))
 
     assert apart.lanes["rank"].tolist() == [0, 0, 0, 1, 1, 1, 0, 0]
     assert apart.lanes["kind"].tolist() == ["stream", "link", "stream"] * 2 + ["link"] * 2
@@ -159,4 +159,4 @@ def test_links_of_the_copies_are_their_own_and_shared_ones_are_one() -> None:
 def test_jobs_of_one_rank_have_no_others(job: Any) -> None:
     """A slow rank needs somebody who waits."""
     with pytest.raises(TransformError, match="this job has one rank"):
-        ranks_apart(job(), 0)
+        separate_rank(job(), 0)

@@ -8,8 +8,14 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.transforms.distributed.common.collective_tasks import workers_of
-from foretrace.transforms.distributed.common.workers import of_workers, place_alone
+from foretrace.transforms.cluster.placement import Placement
+from foretrace.transforms.cluster.presets import ethernet
+from foretrace.transforms.distributed.common.workers import (
+    of_workers,
+    place_alone,
+    with_workers,
+    workers_of,
+)
 from tests.support.jobs.simple import cpu_job, gpu_job
 
 NOWHERE: dict[str, Any] = {"cluster": None, "network": None, "nodes": None}
@@ -43,3 +49,16 @@ def test_no_workers_are_refused() -> None:
     """None is too few."""
     with pytest.raises(TransformError, match="workers=0 is out of range"):
         place_alone(cpu_job(), "p3", 0, **{**NOWHERE, "network": "25Gbps"})
+
+
+def test_workers_stay_with_the_graph() -> None:
+    """What ddp placed, a later what-if finds."""
+    placed = Placement(ethernet(2, 1.0), (0, 1))
+
+    assert workers_of(with_workers(literal([("a", "host", 0, 5, None)]), placed), "dgc") is placed
+
+
+def test_who_the_workers_are_is_asked_for() -> None:
+    """One sentence says how to get them."""
+    with pytest.raises(TransformError, match="dgc needs a job whose workers and network are known"):
+        workers_of(literal([("a", "host", 0, 5, None)]), "dgc")

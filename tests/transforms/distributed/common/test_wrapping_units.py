@@ -8,8 +8,8 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.transforms.distributed.common.gradients import Gradient, gradients
-from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, REST, units
+from foretrace.transforms.distributed.common.gradients import Gradient, find_gradients
+from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, REST, find_units
 from tests.support.jobs.sharded import device_job, host_job
 
 TASKS = ("forward", "forward", "forward", "backward", "backward", "backward")
@@ -30,7 +30,7 @@ def of(module: str | None, row: int, size: int = 4) -> Gradient:
 def test_outermost_numbered_modules_are_units_and_the_rest_is_one() -> None:
     """blocks.1 is no part of blocks.10; the embedding goes with what no block has."""
     graph = job("embed", "blocks.1", "blocks.10.mlp", "blocks.10.mlp", "blocks.1", "embed")
-    found = units(graph, [of("blocks.10.mlp", 3, 8), of("blocks.1", 4), of("embed", 5)])
+    found = find_units(graph, [of("blocks.10.mlp", 3, 8), of("blocks.1", 4), of("embed", 5)])
 
     assert [(u.name, u.bytes, u.members, u.forward, u.backward, u.final) for u in found] == [
         (REST, 4, (2,), 0, 3, 5),
@@ -43,7 +43,7 @@ def test_without_numbers_the_top_modules_are_units() -> None:
     """fc.a and fc.b belong to fc."""
     graph = job("fc.a", "fc.b", "head", "head", "fc.b", "fc.a")
 
-    assert [u.name for u in units(graph, [of("head", 3), of("fc.b", 4), of("fc.a", 5)])] == [
+    assert [u.name for u in find_units(graph, [of("head", 3), of("fc.b", 4), of("fc.a", 5)])] == [
         "fc",
         "head",
     ]
@@ -52,7 +52,7 @@ def test_without_numbers_the_top_modules_are_units() -> None:
 def test_every_module_can_be_a_unit() -> None:
     """A module that nothing ran in belongs to the one around it."""
     graph = job("fc", "fc.a", "head", "head", "fc.a", "fc")
-    found = units(graph, [of("head", 3), of("fc.a.b", 4), of("fc.c", 5)], EVERY_MODULE)
+    found = find_units(graph, [of("head", 3), of("fc.a.b", 4), of("fc.c", 5)], EVERY_MODULE)
 
     assert [(u.name, u.members) for u in found] == [("fc", (2,)), ("fc.a", (1,)), ("head", (0,))]
 
@@ -60,7 +60,7 @@ def test_every_module_can_be_a_unit() -> None:
 def test_device_tasks_need_the_parameters() -> None:
     """Kernels of a unit, not its host tasks, wait for them."""
     graph = device_job()
-    found = units(graph, gradients(graph))
+    found = find_units(graph, find_gradients(graph))
     kinds = graph.tasks["kind"].astype(str)
 
     assert [u.step for u in found] == [0, 0, 1, 1]
@@ -71,7 +71,7 @@ def test_device_tasks_need_the_parameters() -> None:
 def test_gradients_without_modules_are_refused() -> None:
     """The trace names modules, but not whose gradients are whose."""
     with pytest.raises(TransformError, match="does not tell which module a gradient belongs to"):
-        units(job(*["fc"] * 6), [of(None, 3)])
+        find_units(job(*["fc"] * 6), [of(None, 3)])
 
 
 def test_a_trace_without_modules_is_refused() -> None:
@@ -79,7 +79,7 @@ def test_a_trace_without_modules_is_refused() -> None:
     graph = literal([("task", "host", 0, 5, "forward")])
 
     with pytest.raises(TransformError, match="this trace names no modules"):
-        units(graph, [of("fc", 0)])
+        find_units(graph, [of("fc", 0)])
 
 
 def test_a_job_without_forward_is_refused() -> None:
@@ -87,14 +87,14 @@ def test_a_job_without_forward_is_refused() -> None:
     graph = literal([("task", "host", 0, 5, "backward")], columns={"module": ["fc"]})
 
     with pytest.raises(TransformError, match="a step of this job has no forward pass"):
-        units(graph, [of("fc", 0)])
+        find_units(graph, [of("fc", 0)])
 
 
 def test_a_step_of_another_unit_keeps_its_own() -> None:
     """Two layers in each of two steps."""
     graph = host_job()
 
-    assert [(u.step, u.name, u.bytes) for u in units(graph, gradients(graph))] == [
+    assert [(u.step, u.name, u.bytes) for u in find_units(graph, find_gradients(graph))] == [
         (0, "layers.0", 500_000),
         (0, "layers.1", 1_000_000),
         (1, "layers.0", 500_000),

@@ -16,7 +16,7 @@ from foretrace.transforms.cluster.model import Host
 from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.distributed.common.buckets import caps
-from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.ddp.gloo import (
@@ -25,7 +25,7 @@ from foretrace.transforms.distributed.ddp.gloo import (
     exchange_on_host,
     wake_ns,
 )
-from foretrace.transforms.distributed.ddp.plan import Plan, exchanges_of
+from foretrace.transforms.distributed.ddp.plan import ExchangePlan, plan_exchanges
 from tests.support.jobs.gradients import MS, cpu_job
 
 if TYPE_CHECKING:
@@ -189,7 +189,9 @@ def test_a_shaped_link_shortens_the_first_transfer() -> None:
 
     def step_ns(burst_bytes: int) -> float:
         placed = place_workers(2, cluster=ethernet(2, 1.0, burst_bytes=burst_bytes))
-        plan = Plan(placed, exchanges_of(gradients(job), caps(), placed, compressed=False))
+        plan = ExchangePlan(
+            placed, plan_exchanges(find_gradients(job), caps(), placed, compressed=False)
+        )
         return replay(exchange_on_host(job, plan)).step_ns
 
     assert step_ns(0) - step_ns(131_072) == pytest.approx(131_072 * 8, rel=1e-3)

@@ -17,9 +17,13 @@ from foretrace.testing import check_transform
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
-from foretrace.transforms.distributed.common.gradients import gradients
+from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.ddp.ddp import ddp
-from foretrace.transforms.distributed.ddp.recorded import Change, change_recorded, interpolated
+from foretrace.transforms.distributed.ddp.recorded import (
+    RecordedSetup,
+    change_recorded,
+    interpolate,
+)
 from foretrace.transforms.edit.provenance import samples
 from tests.support.jobs.simple import META
 
@@ -114,7 +118,7 @@ def changed(graph: Graph, **parameters: Any) -> Graph:
 def test_copies_tell_the_gradients_and_where_they_are_ready() -> None:
     """1 MiB fills the first bucket; the others share the second, a kernel each."""
     job = recorded_job()
-    found = gradients(job)
+    found = find_gradients(job)
 
     assert [g.bytes / MIB for g in found] == [1, 20, 12]
     assert [job.tasks["name"].iloc[g.row] for g in found] == ["bwd"] * 3
@@ -223,7 +227,7 @@ def test_times_between_seen_sizes_are_interpolated() -> None:
     """In proportion below and above."""
     seen = np.array([10.0, 20.0, 20.0, 20.0]), np.array([6.0, 9.0, 10.0, 30.0])
 
-    assert interpolated(*seen, np.array([5.0, 15.0, 40.0])).tolist() == [3.0, 8.0, 20.0]
+    assert interpolate(*seen, np.array([5.0, 15.0, 40.0])).tolist() == [3.0, 8.0, 20.0]
 
 
 @pytest.mark.parametrize(
@@ -281,16 +285,16 @@ def test_kernels_that_communicate_in_their_own_way_are_left_alone() -> None:
 def test_copies_that_do_not_fit_the_buckets_are_no_gradients() -> None:
     """Three all-reduces, yet default caps make two buckets: sizes must be given."""
     with pytest.raises(TransformError, match="does not tell how large the gradients are"):
-        gradients(recorded_job(reduced=3))
+        find_gradients(recorded_job(reduced=3))
 
 
 def test_a_step_whose_gradients_are_unknown_is_named() -> None:
     """Two steps reduce, one has gradients."""
     job = recorded_job(steps=2)
-    found = [g for g in gradients(job) if g.step == 0]
+    found = [g for g in find_gradients(job) if g.step == 0]
 
     with pytest.raises(TransformError, match="step 1 reduces gradients"):
-        change_recorded(job, found, Change())
+        change_recorded(job, found, RecordedSetup())
 
 
 def with_operators(job: Graph, names: tuple[str, ...]) -> Graph:

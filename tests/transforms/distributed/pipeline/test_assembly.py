@@ -12,7 +12,7 @@ import pytest
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
-from foretrace.transforms.distributed.pipeline.assembly import Assembled, assemble
+from foretrace.transforms.distributed.pipeline.assembly import AssembledRanks, assemble
 from foretrace.transforms.distributed.pipeline.partition import cut_model
 from foretrace.transforms.distributed.pipeline.schedules import turns
 
@@ -73,14 +73,14 @@ def job() -> Graph:
 
 
 @pytest.fixture
-def ranks() -> Assembled:
+def ranks() -> AssembledRanks:
     """Assemble two stages of two micro-batches, GPipe."""
     graph = job()
     order = [turns("gpipe", stages=2, micro_batches=2, stage=stage) for stage in range(2)]
     return assemble(graph, cut_model(graph, 2), order)
 
 
-def named(found: Assembled, *names: str) -> list[tuple[str, int]]:
+def named(found: AssembledRanks, *names: str) -> list[tuple[str, int]]:
     """Return name and rank of the tasks of these names, in order."""
     tasks = found.graph.tasks
     rank = found.graph.lanes["rank"].to_numpy()[tasks["lane"].to_numpy()]
@@ -88,7 +88,9 @@ def named(found: Assembled, *names: str) -> list[tuple[str, int]]:
     return [pair for pair in pairs if pair[0] in names]
 
 
-def ends(found: Assembled, src: str, dst: str, kind: str = "event") -> list[tuple[int, int, int]]:
+def ends(
+    found: AssembledRanks, src: str, dst: str, kind: str = "event"
+) -> list[tuple[int, int, int]]:
     """Return which occurrence of *src* leads to which of *dst*, and how many windows later."""
     names = found.graph.tasks["name"].to_numpy()
     places = {name: np.flatnonzero(names == name).tolist() for name in (src, dst)}
@@ -101,7 +103,7 @@ def ends(found: Assembled, src: str, dst: str, kind: str = "event") -> list[tupl
     ]
 
 
-def test_each_rank_has_its_lanes_and_the_first_one_loads(ranks: Assembled) -> None:
+def test_each_rank_has_its_lanes_and_the_first_one_loads(ranks: AssembledRanks) -> None:
     """The copy stream and the loader are those of the first stage alone."""
     check(ranks.graph)
     lanes = ranks.graph.lanes
@@ -120,7 +122,7 @@ def test_each_rank_has_its_lanes_and_the_first_one_loads(ranks: Assembled) -> No
     ]  # fmt: skip
 
 
-def test_a_synchronisation_waits_for_its_own_ranks_stream(ranks: Assembled) -> None:
+def test_a_synchronisation_waits_for_its_own_ranks_stream(ranks: AssembledRanks) -> None:
     """Both of the second stage's wait for that stage's compute stream."""
     tasks = ranks.graph.tasks
     waits = tasks["wait_lane"][tasks["name"] == "sync"]
@@ -129,19 +131,19 @@ def test_a_synchronisation_waits_for_its_own_ranks_stream(ranks: Assembled) -> N
     assert set(tasks["wait_lane"][tasks["name"] != "sync"]) == {-1}
 
 
-def test_edges_hold_per_micro_batch_within_a_piece(ranks: Assembled) -> None:
+def test_edges_hold_per_micro_batch_within_a_piece(ranks: AssembledRanks) -> None:
     """Inside a pass, and from its forward to its backward."""
     assert ends(ranks, "f0", "saved") == [(0, 0, 0), (1, 1, 0)]
     assert ends(ranks, "saved", "b0") == [(0, 0, 0), (1, 1, 0)]
 
 
-def test_what_runs_once_waits_for_the_last_micro_batch(ranks: Assembled) -> None:
+def test_what_runs_once_waits_for_the_last_micro_batch(ranks: AssembledRanks) -> None:
     """The update follows the last forward of its rank; the next step's first follows the update."""
     assert ends(ranks, "f1", "step") == [(1, 1, 0)]
     assert ends(ranks, "step", "f0") == [(0, 0, 1)]
 
 
-def test_pieces_meet_through_what_is_sent_alone(ranks: Assembled) -> None:
+def test_pieces_meet_through_what_is_sent_alone(ranks: AssembledRanks) -> None:
     """No edge between ranks is left."""
     graph = ranks.graph
     rank = graph.lanes["rank"].to_numpy()[graph.tasks["lane"].to_numpy()]
@@ -150,13 +152,13 @@ def test_pieces_meet_through_what_is_sent_alone(ranks: Assembled) -> None:
     assert (rank[graph.edges["src"]] == rank[graph.edges["dst"]]).all()
 
 
-def test_loaders_keep_their_queue(ranks: Assembled) -> None:
+def test_loaders_keep_their_queue(ranks: AssembledRanks) -> None:
     """A batch per step, and the free slot handed back one step later."""
     assert ends(ranks, "fetch", "next", "data") == [(0, 0, 0)]
     assert ends(ranks, "next", "fetch", "data") == [(0, 0, 1)]
 
 
-def test_runs_tell_where_each_pass_begins_and_ends(ranks: Assembled) -> None:
+def test_runs_tell_where_each_pass_begins_and_ends(ranks: AssembledRanks) -> None:
     """First and last task on the host and on the device."""
     names = ranks.graph.tasks["name"].tolist()
     found = [

@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.transforms.distributed.pipeline.partition import HEAD, TAIL, balanced, cut_model
+from foretrace.transforms.distributed.pipeline.partition import HEAD, TAIL, balance, cut_model
 from tests.support.jobs.layers import cpu_layers, gpu_layers
 from tests.support.jobs.simple import gpu_job
 
@@ -54,7 +54,7 @@ def test_the_longest_piece_is_as_short_as_can_be(
     weights: list[float], pieces: int, begins: list[int]
 ) -> None:
     """No piece is empty."""
-    assert balanced(np.array(weights, float), pieces) == begins
+    assert balance(np.array(weights, float), pieces) == begins
 
 
 def test_a_slow_layer_has_a_stage_of_its_own() -> None:
