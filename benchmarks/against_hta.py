@@ -45,7 +45,7 @@ OURS = """
 import json, sys, time
 import foretrace
 from foretrace.replaying.lower import lower
-from foretrace.replaying.engine.topological import prepare, topological
+from foretrace.replaying.engine.topological import prepare, sort_moments
 from foretrace.replaying.engine.static import run_events, run_static
 from foretrace.tracer.readers.parquet import save
 from foretrace.transforms.scenario import parse_scenario
@@ -75,7 +75,7 @@ for _ in range(2):
     timed("predict", lambda: foretrace.predict(graph, scenario))
     program = timed("lower", lambda: lower(graph, 4))
     prepared = prepare(program)
-    order = topological(prepared)
+    order = sort_moments(prepared)
     timed("static engine", lambda: run_static(prepared, order))
     timed("event-driven engine", lambda: run_events(prepared))
 print(json.dumps({**seconds, "tasks": len(program.work_ns), "events": len(recorded.events)}))

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.replaying.critical_path import critical_path
+from foretrace.replaying.critical_path import trace_critical_path
 from foretrace.replaying.engine.program import END_START, START_START, Program
 from foretrace.replaying.engine.static import run_events, run_static
-from foretrace.replaying.engine.topological import prepare, topological
-from foretrace.replaying.steady_state import steady_state
+from foretrace.replaying.engine.topological import prepare, sort_moments
+from foretrace.replaying.steady_state import find_steady_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def rates() -> None:
     """Print tasks per second of both engines."""
     program = training(1_000_000)
     prepared = prepare(program)
-    order = topological(prepared)
+    order = sort_moments(prepared)
     shared = prepare(contended(program))
     engines: list[tuple[str, Callable[[], object], float]] = [
         ("static", lambda: run_static(prepared, order), STATIC_GOAL),
@@ -91,7 +91,7 @@ def rates() -> None:
     for name, work, goal in engines:
         rate = 1_000_000 / best(work)
         print(f"{name:<28} {rate / 1e6:7.1f} M tasks/s, {rate / goal:5.1f} times the goal")
-    seconds = best(lambda: topological(prepare(program)))
+    seconds = best(lambda: sort_moments(prepare(program)))
     print(f"{'preparing and ordering':<28} {1 / seconds:7.1f} M tasks/s")
 
 
@@ -103,8 +103,8 @@ def large(tasks: int, change: Callable[[Program], Program] | None) -> None:
         return change(program) if change else program
 
     begin = time.perf_counter()
-    found = steady_state(lower, np.array([False, True, True]))
-    critical_path(found)
+    found = find_steady_state(lower, np.array([False, True, True]))
+    trace_critical_path(found)
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(

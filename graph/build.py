@@ -12,7 +12,7 @@ from foretrace.graph.assemble.assemble import assemble
 from foretrace.graph.check import check
 from foretrace.graph.infer.rank import infer_rank
 from foretrace.graph.model import Graph, Rules
-from foretrace.graph.operation_timeline.build import build_timeline
+from foretrace.graph.operation_timeline.build import build_operation_graph
 from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.tracer.readers.operation_timeline import SHAPE
 
@@ -49,7 +49,7 @@ def build(trace: Trace, *, rules: Rules | None = None, step_pattern: str | None 
         case Recorded.CALLS_AND_KERNELS:
             graph = _build_from_calls(trace, rules, step_pattern)
         case Recorded.OPERATIONS:
-            graph = build_timeline(trace, rules)
+            graph = build_operation_graph(trace, rules)
     return check(graph)
 
 

@@ -59,14 +59,14 @@ def check(graph: Graph, valid: Graph | None = None) -> Graph:
     require(graph.operators, OPERATOR_COLUMNS, GraphError, "operators")
     for table, column, values in _VALUES:
         _check_values(getattr(graph, table), column, values)
-    as_many = valid is not None and _as_many(graph, valid)
+    as_many = valid is not None and _have_equal_sizes(graph, valid)
     for table, column, low, limit in _RANGES:
         high = None if limit is None else len(getattr(graph, limit))
         old = getattr(valid, table) if as_many else None
         _check_range(getattr(graph, table), column, low, high, old)
     if graph.steps < 1:
         raise GraphError(f"a graph has at least 1 step, not {graph.steps}")
-    same_edges = valid is not None and as_many and _same_edges(graph, valid)
+    same_edges = valid is not None and as_many and _have_same_edges(graph, valid)
     if not same_edges:
         _check_edges(graph)
     network = network_of(graph)
@@ -102,14 +102,14 @@ _RANGES = (
 """Table, column, lowest value, and the table whose length limits it."""
 
 
-def _as_many(graph: Graph, valid: Graph) -> bool:
+def _have_equal_sizes(graph: Graph, valid: Graph) -> bool:
     return all(
         len(getattr(graph, table)) == len(getattr(valid, table))
         for table in ("tasks", "lanes", "operators")
     )
 
 
-def _same_edges(graph: Graph, valid: Graph) -> bool:
+def _have_same_edges(graph: Graph, valid: Graph) -> bool:
     """Tell whether the edges, and what is asked of the tasks at their ends, are the same."""
     of_edges = (column.name for column in EDGE_COLUMNS if column.name != "rule")
     return all(_shares_memory(graph.edges[c], valid.edges[c]) for c in of_edges) and all(

@@ -75,13 +75,13 @@ def literal(
     }
     frame = table(TASK_COLUMNS, values, len(tasks))
     device = [kind in DEVICE_KINDS for kind in kinds]
-    every = _chains(lanes, device, settings.get("lag_ns", 0), wrap=settings.get("wrap", False))
+    every = _chain_lanes(lanes, device, settings.get("lag_ns", 0), wrap=settings.get("wrap", False))
     every += [(*edge, 0, 0)[:5] if len(edge) == 3 else (*edge, 0)[:5] for edge in edges]  # noqa: PLR2004
     return Graph(
         tasks=frame,
-        edges=_edge_table(every),
-        lanes=_lane_table(lanes, device, [kind == "load" for kind in kinds]),
-        operators=_operator_table(settings.get("operators", {})),
+        edges=_make_edge_table(every),
+        lanes=_make_lane_table(lanes, device, [kind == "load" for kind in kinds]),
+        operators=_make_operator_table(settings.get("operators", {})),
         meta=settings.get("meta", TraceMeta(format="foretrace", source="literal")),
         steps=int(step.max(initial=0)) + 1,
         measured_step_ns=float(settings.get("measured_step_ns", work.sum())),
@@ -89,7 +89,7 @@ def literal(
     )
 
 
-def _chains(
+def _chain_lanes(
     lanes: Sequence[int], device: Sequence[bool], lag_ns: int, *, wrap: bool
 ) -> list[tuple[Any, ...]]:
     """Return the edges that put the tasks of each lane into the order given."""
@@ -103,7 +103,7 @@ def _chains(
     return edges
 
 
-def _edge_table(edges: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+def _make_edge_table(edges: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
     src, dst, kind, lag, shift = (
         list(column) for column in (zip(*edges, strict=True) if edges else ([], [], [], [], []))
     )
@@ -118,7 +118,9 @@ def _edge_table(edges: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
     return table(EDGE_COLUMNS, values, len(edges))
 
 
-def _lane_table(lanes: Sequence[int], device: Sequence[bool], load: Sequence[bool]) -> pd.DataFrame:
+def _make_lane_table(
+    lanes: Sequence[int], device: Sequence[bool], load: Sequence[bool]
+) -> pd.DataFrame:
     count = max(lanes) + 1
     is_stream = [
         any(d for at, d in zip(lanes, device, strict=True) if at == i) for i in range(count)
@@ -148,6 +150,6 @@ def _lane_table(lanes: Sequence[int], device: Sequence[bool], load: Sequence[boo
     return table(LANE_COLUMNS, values, count)
 
 
-def _operator_table(columns: Mapping[str, Any]) -> pd.DataFrame:
+def _make_operator_table(columns: Mapping[str, Any]) -> pd.DataFrame:
     rows = len(columns.get("name", ()))
     return table(OPERATOR_COLUMNS, columns, rows)

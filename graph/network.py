@@ -84,5 +84,5 @@ def is_transfer(graph: Graph) -> NDArray[np.bool_]:
     lane, kind = graph.tasks["lane"].to_numpy(), graph.tasks["kind"].array
     prepares = np.append(kind.categories.isin(NO_TRANSFER), [False])[kind.codes]
     is_link = (graph.lanes["kind"] == "link").to_numpy(bool)
-    found: NDArray[np.bool_] = carries[lane] & (is_link[lane] | ~prepares)
-    return found
+    transfers: NDArray[np.bool_] = carries[lane] & (is_link[lane] | ~prepares)
+    return transfers

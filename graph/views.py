@@ -69,12 +69,12 @@ def to_networkx(graph: Graph, *, seams: bool = False) -> nx.MultiDiGraph:
     network = nx.MultiDiGraph(steps=graph.steps, measured_step_ns=graph.measured_step_ns)
     nodes = to_frame(graph).sort_index()[list(NODE_COLUMNS)]
     network.add_nodes_from(
-        (row, _known(values)) for row, values in enumerate(nodes.to_dict("records"))
+        (row, _drop_missing(values)) for row, values in enumerate(nodes.to_dict("records"))
     )
     edges = graph.edges if seams else graph.edges[graph.edges["shift"] == 0]
     attributes = edges[list(EDGE_ATTRIBUTES)].to_dict("records")
     network.add_edges_from(
-        (src, dst, row, _known(values))
+        (src, dst, row, _drop_missing(values))
         for src, dst, row, values in zip(
             edges["src"].tolist(),
             edges["dst"].tolist(),
@@ -95,5 +95,5 @@ def lane_names(graph: Graph) -> Any:
     return text.where(role.isna(), text + " (" + role.astype(str) + ")").to_numpy(object)
 
 
-def _known(values: dict[Any, Any]) -> dict[str, Any]:
+def _drop_missing(values: dict[Any, Any]) -> dict[str, Any]:
     return {str(name): value for name, value in values.items() if not pd.isna(value)}

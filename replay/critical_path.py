@@ -34,7 +34,7 @@ REASONS = (*EDGE_KINDS, "work", "resource", "release", "shared link", "contentio
 
 
 @dataclass(frozen=True)
-class Chain:
+class CausalChain:
     """Segments of a walk back through the causes, latest first, without a gap between them."""
 
     task: Longs  # as numbered in `program`
@@ -43,7 +43,7 @@ class Chain:
     why: Longs  # position in REASONS
 
 
-class _Known(NamedTuple):
+class _Causes(NamedTuple):
     """What the walk back reads."""
 
     moments: Longs
@@ -58,19 +58,19 @@ class _Known(NamedTuple):
     by_links: Longs
 
 
-def critical_path(steady: Steady) -> Chain:
+def trace_critical_path(steady: Steady) -> CausalChain:
     """Return the chain that fills the last pattern: ``cycle`` periods, to the nanosecond."""
-    return _chain(steady.schedule, *_pattern(steady))
+    return _trace_back(steady.schedule, *_find_last_pattern(steady))
 
 
-def _pattern(steady: Steady) -> tuple[int, int]:
+def _find_last_pattern(steady: Steady) -> tuple[int, int]:
     """Return the moment at which the last pattern ends, and the time at which it begins."""
     last = (steady.program.repetitions - 1) * 2 * steady.program.tasks + steady.pace
     before = last - steady.cycle * 2 * steady.program.tasks
     return last, int(steady.schedule.moments[before])
 
 
-def time_by(chain: Chain, group: Longs, groups: int) -> Longs:
+def sum_time_by(chain: CausalChain, group: Longs, groups: int) -> Longs:
     """Return the ns of *chain* by the group of its task and its reason: a 2-d array.
 
     *group* has a number below *groups* for every row of the window, of any integer type.
@@ -80,33 +80,33 @@ def time_by(chain: Chain, group: Longs, groups: int) -> Longs:
     return spent.astype(np.int64).reshape(groups, len(REASONS))
 
 
-def limiting_cycle(steady: Steady) -> Chain:
+def trace_limiting_cycle(steady: Steady) -> CausalChain:
     """Return the chain of causes that closes on itself some repetitions earlier.
 
     No step can be shorter than this chain is long per repetition: it is the bottleneck. Empty
     when the walk back to the beginning meets no moment twice; not as long as the period where
     waiting for resources or a fill that has not ended makes up the rest.
     """
-    last, _ = _pattern(steady)
-    late, early = _closing(last, steady.period_ns, _known(steady.schedule))
-    return _chain(steady.schedule, late, int(steady.schedule.moments[early]))
+    last, _ = _find_last_pattern(steady)
+    late, early = _find_closing(last, steady.period_ns, _read_causes(steady.schedule))
+    return _trace_back(steady.schedule, late, int(steady.schedule.moments[early]))
 
 
-def _chain(schedule: Schedule, moment: int, until_ns: int) -> Chain:
-    known = _known(schedule)
+def _trace_back(schedule: Schedule, moment: int, until_ns: int) -> CausalChain:
+    causes = _read_causes(schedule)
     segments = np.empty((_USUAL, 4), np.int64)
-    size = _walk(segments, moment, until_ns, known)
+    size = _walk(segments, moment, until_ns, causes)
     if size > len(segments):
         segments = np.empty((size, 4), np.int64)
-        _walk(segments, moment, until_ns, known)
+        _walk(segments, moment, until_ns, causes)
     segments = segments[:size]
     task, from_ns, to_ns, why = segments.T
-    return Chain(task, from_ns, to_ns, why)
+    return CausalChain(task, from_ns, to_ns, why)
 
 
-def _known(schedule: Schedule) -> _Known:
+def _read_causes(schedule: Schedule) -> _Causes:
     program, into = schedule.prepared.program, schedule.prepared.into
-    return _Known(
+    return _Causes(
         schedule.moments,
         schedule.holder,
         schedule.stretch_ns,
@@ -121,13 +121,13 @@ def _known(schedule: Schedule) -> _Known:
 
 
 @njit(cache=True)
-def _taken(stretch: Longs, work: Longs, task: int) -> int:
+def _sum_taken(stretch: Longs, work: Longs, task: int) -> int:
     """Return how long the own work of *task* took."""
     return int(work[task % len(work)] + (stretch[task] if len(stretch) else 0))
 
 
 @njit(cache=True)
-def _step(
+def _step_back(
     base: int,
     v: int,
     moments: Longs,
@@ -147,7 +147,9 @@ def _step(
     """
     count, moment = len(work), base + v
     now = moments[moment]
-    if v >= count and now == moments[moment - count] + _taken(stretch, work, base // 2 + v - count):
+    if v >= count and now == moments[moment - count] + _sum_taken(
+        stretch, work, base // 2 + v - count
+    ):
         return moment - count, WORK
     if v < count and holder[base // 2 + v] >= 0:
         held_by = holder[base // 2 + v]
@@ -160,7 +162,7 @@ def _step(
 
 
 @njit(cache=True)
-def _begin(moment: int, near: int, block: int) -> int:
+def _find_begin(moment: int, near: int, block: int) -> int:
     """Return where the repetition of *moment* begins; *near* is where one close by does."""
     while moment < near:
         near -= block
@@ -170,21 +172,23 @@ def _begin(moment: int, near: int, block: int) -> int:
 
 
 @njit(cache=True)
-def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
+def _walk(segments: Longs, moment: int, until: int, causes: _Causes) -> int:
     """Write the segments from *moment* back to the time *until*; return how many there are.
 
     A return may lag behind the end it follows by less than nothing: then the walk goes forward
     in time first, and only what lies before the earliest time so far is a part.
     """
     size = 0
-    moments, holder, stretch, work, kind, first, step, lag, edge, _ = known
+    moments, holder, stretch, work, kind, first, step, lag, edge, _ = causes
     block = 2 * len(work)
     reached, base = moments[moment], moment - moment % block
     while reached > until:
         v = moment - base
-        before, why = _step(base, v, moments, holder, stretch, work, kind, first, step, lag, edge)
+        before, why = _step_back(
+            base, v, moments, holder, stretch, work, kind, first, step, lag, edge
+        )
         if why == WORK and len(stretch):
-            size, reached = _stretched(segments, size, before, reached, until, known)
+            size, reached = _write_stretch(segments, size, before, reached, until, causes)
         begin = until if why == RELEASE else max(until, min(reached, moments[before]))
         if begin < reached or why == RESOURCE:
             if size < len(segments):
@@ -192,20 +196,20 @@ def _walk(segments: Longs, moment: int, until: int, known: _Known) -> int:
                 segments[size] = (base // 2 + row, begin, reached, why)
             size += 1
         reached = begin
-        moment, base = before, _begin(before, base, block)
+        moment, base = before, _find_begin(before, base, block)
     return size
 
 
 @njit(cache=True)
-def _stretched(
-    segments: Longs, size: int, start: int, reached: int, until: int, known: _Known
+def _write_stretch(
+    segments: Longs, size: int, start: int, reached: int, until: int, causes: _Causes
 ) -> tuple[int, int]:
     """Write what sharing added to the task that began at *start*, as its last part.
 
     Return how many segments there are, and where the last one begins.
     """
-    moments, _, stretch, work = known[:4]
-    by_links = known[-1]
+    moments, _, stretch, work = causes[:4]
+    by_links = causes[-1]
     row = start % (2 * len(work))
     task = (start - row) // 2 + row
     end = moments[start] + work[row] + stretch[task]
@@ -224,28 +228,28 @@ def _stretched(
 
 
 @njit(cache=True)
-def _closing(moment: int, period: float, known: _Known) -> tuple[int, int]:
+def _find_closing(moment: int, period: float, causes: _Causes) -> tuple[int, int]:
     """Walk back until a row's moment is met again a full *period* per repetition earlier.
 
     Return the later and the earlier occurrence; the slowest that was met where none is as slow.
     """
-    moments, holder, stretch, work, kind, first, step, lag, edge, _ = known
+    moments, holder, stretch, work, kind, first, step, lag, edge, _ = causes
     block = 2 * len(work)
-    seen = np.full(block, -1, np.int64)
+    last_visit = np.full(block, -1, np.int64)
     slowest = 0.0
     late, early = moment, moment
     while True:
         place = moment % block
-        if seen[place] >= 0:
-            repetitions = (seen[place] - moment) // block
-            pace = (moments[seen[place]] - moments[moment]) / repetitions
+        if last_visit[place] >= 0:
+            repetitions = (last_visit[place] - moment) // block
+            pace = (moments[last_visit[place]] - moments[moment]) / repetitions
             if pace > slowest:
-                late, early, slowest = seen[place], moment, pace
+                late, early, slowest = last_visit[place], moment, pace
             if pace >= period:
                 return late, early
-        seen[place] = moment
+        last_visit[place] = moment
         base = moment - place
-        before, why = _step(
+        before, why = _step_back(
             base, place, moments, holder, stretch, work, kind, first, step, lag, edge
         )
         if why == RELEASE:

@@ -15,7 +15,7 @@ from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
 from foretrace.graph.network import network_of
 from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.static import run_static
-from foretrace.replaying.engine.topological import Prepared, outgoing, prepare, topological
+from foretrace.replaying.engine.topological import Prepared, group_outgoing, prepare, sort_moments
 from foretrace.replaying.lower import lower
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.replaying.engine.program import Ints, Program
     from foretrace.replaying.engine.schedule import Schedule
-    from foretrace.replaying.engine.topological import Grouped
+    from foretrace.replaying.engine.topological import GroupedEdges
 
 _READ_AS_TIMES = {"work_ns", "lag_ns"}
 _NOT_READ = {"duration_ns", "step", "phase", "module", "operator", "bytes", "flops", "cost", "rule"}
@@ -39,8 +39,8 @@ _TASKS, _EDGES = (
 class Layout:
     """What an engine needs of a program besides its times, filled in as it is found."""
 
-    into: Grouped | None = None
-    out: Grouped | None = None
+    into: GroupedEdges | None = None
+    out: GroupedEdges | None = None
     order: Ints | None = None
 
 
@@ -63,18 +63,18 @@ class Lowered:
             prepared = prepare(program)
             layout.into = prepared.into
         else:
-            prepared = Prepared(program, layout.into.timed(program.lag_ns))
+            prepared = Prepared(program, layout.into.with_lags(program.lag_ns))
         if program.has_resources:
-            layout.out = layout.out or outgoing(program)
-            return run_events(prepared, layout.out.timed(program.lag_ns))
+            layout.out = layout.out or group_outgoing(program)
+            return run_events(prepared, layout.out.with_lags(program.lag_ns))
         if layout.order is None:
-            layout.order = topological(prepared)
+            layout.order = sort_moments(prepared)
         return run_static(prepared, layout.order)
 
 
-def lowered(graph: Graph, like: Lowered | None = None) -> Lowered:
+def lower_window(graph: Graph, like: Lowered | None = None) -> Lowered:
     """Lower *graph*; take from *like* what the two have in common if only times differ."""
-    if like is None or not _same_structure(graph, like.graph):
+    if like is None or not _have_same_structure(graph, like.graph):
         return Lowered(graph, lower(graph, 1), Layout())
     lag_ns = like.window.lag_ns.copy()
     lag_ns[: len(graph.edges)] = graph.edges["lag_ns"]  # waits follow what was recorded
@@ -82,27 +82,29 @@ def lowered(graph: Graph, like: Lowered | None = None) -> Lowered:
     return Lowered(graph, replace(like.window, work_ns=work_ns, lag_ns=lag_ns), like.layout)
 
 
-def _same_structure(one: Graph, other: Graph) -> bool:
+def _have_same_structure(one: Graph, other: Graph) -> bool:
     """Tell whether the graphs differ in times at most, as far as a replay looks at them."""
     depths = one.platform.queue_depth, other.platform.queue_depth
     if one.rules != other.rules or depths[0] != depths[1] or one.lanes is not other.lanes:
         return False
     if network_of(one) != network_of(other):
         return False
-    return _same(one.tasks, other.tasks, _TASKS) and _same(one.edges, other.edges, _EDGES)
+    return _have_same_columns(one.tasks, other.tasks, _TASKS) and _have_same_columns(
+        one.edges, other.edges, _EDGES
+    )
 
 
-def _same(one: pd.DataFrame, other: pd.DataFrame, columns: list[str]) -> bool:
+def _have_same_columns(one: pd.DataFrame, other: pd.DataFrame, columns: list[str]) -> bool:
     if one is other:
         return True
-    return len(one) == len(other) and all(_equal(one[c].array, other[c].array) for c in columns)
+    return len(one) == len(other) and all(_is_equal(one[c].array, other[c].array) for c in columns)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     """Compare two columns; those that share their memory, as unedited ones do, at once."""
     if hasattr(one, "codes"):
         same = one.categories is other.categories or one.categories.equals(other.categories)
-        return same and _equal(one.codes, other.codes)
+        return same and _is_equal(one.codes, other.codes)
     one, other = np.asarray(one), np.asarray(other)
     if one.__array_interface__ == other.__array_interface__:
         return True

@@ -31,14 +31,14 @@ def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
     if network is None:
         return None
     moves = is_transfer(graph)
-    lane, link, use = _short(graph, tasks, network, moves)
-    carrier, place, place_of_lane, slows = _overlaps(graph, tasks, network, moves)
+    lane, link, use = _find_short_routes(graph, tasks, network, moves)
+    carrier, place, place_of_lane, slows = _find_overlaps(graph, tasks, network, moves)
     lanes, places = np.union1d(lane, carrier), np.unique(place)
     if not len(lanes):
         return None
     group_of_lane, group_of_place = (
-        _numbers(lanes, len(graph.lanes)),
-        _numbers(places, len(graph.lanes)),
+        _number(lanes, len(graph.lanes)),
+        _number(places, len(graph.lanes)),
     )
     group = np.where(moves, group_of_lane[tasks.lane], -1)
     at_place = np.where(slows, place_of_lane[tasks.lane], -1)
@@ -46,9 +46,9 @@ def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
     group = np.where(at_place >= 0, beyond[at_place], group)
     groups = len(lanes) + len(places)
     one, other = group_of_lane[carrier], beyond[place]
-    first_neighbour, by_group = _ragged(np.concatenate((one, other)), groups)
-    first_route, by_lane = _ragged(group_of_lane[lane], groups)
-    first_user, by_link = _ragged(link, len(network.links))
+    first_neighbour, by_group = _group(np.concatenate((one, other)), groups)
+    first_route, by_lane = _group(group_of_lane[lane], groups)
+    first_user, by_link = _group(link, len(network.links))
     return Sharing(
         group=group.astype(np.int32),
         share=np.repeat([network.transfer_share, network.compute_share], [len(lanes), len(places)]),
@@ -62,7 +62,7 @@ def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
     )
 
 
-def _short(
+def _find_short_routes(
     graph: Graph, tasks: Columns, network: Network, moves: Flags
 ) -> tuple[Longs, Longs, Floats]:
     """Return lane, link and use of the routes over links that can be wanted beyond capacity.
@@ -73,13 +73,13 @@ def _short(
     lane, link, use = network.columns("routes")
     busy = np.bincount(tasks.lane[moves], minlength=len(graph.lanes)) > 0
     lane, link, use = (column[busy[lane]] for column in (lane, link, use))
-    serial = _serial(graph, tasks)
+    serial = _is_serial(graph, tasks)
     wanted = np.bincount(link, np.where(serial[lane], use, np.inf), len(network.links))
     short = wanted[link] > FULL
     return lane[short], link[short], use[short]
 
 
-def _serial(graph: Graph, tasks: Columns) -> Flags:
+def _is_serial(graph: Graph, tasks: Columns) -> Flags:
     """Tell which lanes run one task after another: one chain that closes over the seam once."""
     kind = graph.edges["kind"].array
     chained = np.append(kind.categories.isin(("thread", "stream")), [False])[kind.codes]
@@ -91,7 +91,7 @@ def _serial(graph: Graph, tasks: Columns) -> Flags:
     return serial
 
 
-def _overlaps(
+def _find_overlaps(
     graph: Graph, tasks: Columns, network: Network, moves: Flags
 ) -> tuple[Longs, Longs, Longs, Flags]:
     """Return the pairs of a transfer lane and a place that slow each other.
@@ -120,14 +120,14 @@ def _overlaps(
     return carrier[one[meet]], used[other[meet]], place_of_lane, slows
 
 
-def _numbers(chosen: Longs, size: int) -> Longs:
+def _number(chosen: Longs, size: int) -> Longs:
     """Return a number from 0 for each of *chosen* rows, of *size* in all; −1 for the others."""
     number = np.full(size, -1, np.int64)
     number[chosen] = np.arange(len(chosen))
     return number
 
 
-def _ragged(owner: Any, count: int) -> tuple[Ints, Longs]:
+def _group(owner: Any, count: int) -> tuple[Ints, Longs]:
     """Return where the entries of each of *count* owners begin, and the order that groups them."""
     first = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count))))
     return first.astype(np.int32), np.argsort(owner, kind="stable")

@@ -14,7 +14,13 @@ from numba import njit
 from foretrace.graph.model import EDGE_KINDS, WAITS
 from foretrace.replaying.engine.program import END_END, END_START, START_START, Program
 from foretrace.replaying.link_sharing import find_sharing
-from foretrace.replaying.resources import Columns, codes_of, columns_of, match_pairs, resources
+from foretrace.replaying.resources import (
+    Columns,
+    assign_resources,
+    match_pairs,
+    read_codes,
+    read_columns,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,10 +64,10 @@ class _Launches(NamedTuple):
 
 def lower(graph: Graph, repetitions: int) -> Program:
     """Return the program of *repetitions* of the window of *graph*, with every wait resolved."""
-    columns = columns_of(graph)
-    edges = _edges(graph, columns)
+    columns = read_columns(graph)
+    edges = _collect_edges(graph, columns)
     launched = edges.kind == _LAUNCH
-    resource, holds = resources(graph, columns, edges.src[launched], edges.dst[launched])
+    resource, holds = assign_resources(graph, columns, edges.src[launched], edges.dst[launched])
     return Program(
         work_ns=columns.work_ns,
         lane=columns.lane.astype(np.int32),
@@ -79,24 +85,28 @@ def lower(graph: Graph, repetitions: int) -> Program:
     )
 
 
-def _edges(graph: Graph, tasks: Columns) -> _Edges:
+def _collect_edges(graph: Graph, tasks: Columns) -> _Edges:
     edges = graph.edges
     recorded = _Edges(
         src=edges["src"].to_numpy(np.int64),
         dst=edges["dst"].to_numpy(np.int64),
         lag_ns=edges["lag_ns"].to_numpy(np.int64),
         shift=edges["shift"].to_numpy(np.int64),
-        kind=codes_of(edges["kind"], tuple(_KINDS)),
+        kind=read_codes(edges["kind"], tuple(_KINDS)),
     )
-    launches = _launches(recorded, tasks, len(graph.lanes))
-    parts = [recorded, _own_waits(recorded, tasks), _symbolic_waits(graph, launches, tasks)]
+    launches = _sort_launches(recorded, tasks, len(graph.lanes))
+    parts = [
+        recorded,
+        _resolve_own_waits(recorded, tasks),
+        _resolve_symbolic_waits(graph, launches, tasks),
+    ]
     depth = graph.platform.queue_depth
     if graph.rules.launch_queue and depth is not None:
-        parts.append(_queue(launches, depth))
+        parts.append(_limit_queue(launches, depth))
     return _Edges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _launches(edges: _Edges, tasks: Columns, lanes: int) -> _Launches:
+def _sort_launches(edges: _Edges, tasks: Columns, lanes: int) -> _Launches:
     launch = edges.kind == _LAUNCH
     call, task = edges.src[launch], edges.dst[launch]
     order = np.lexsort((task, call, tasks.start_ns[call], tasks.lane[task]))
@@ -105,19 +115,21 @@ def _launches(edges: _Edges, tasks: Columns, lanes: int) -> _Launches:
     return _Launches(call, task, lane, np.searchsorted(lane, np.arange(lanes + 1)))
 
 
-def _own_waits(edges: _Edges, tasks: Columns) -> _Edges:
+def _resolve_own_waits(edges: _Edges, tasks: Columns) -> _Edges:
     """Let a blocking call return after the work it launched."""
     own = (edges.kind == _LAUNCH) & (tasks.wait[edges.src] == WAITS.index("own"))
     call, task = edges.src[own], edges.dst[own]
-    return _made(task, call, tasks.return_ns[call], 0, _RETURN)
+    return _make_edges(task, call, tasks.return_ns[call], 0, _RETURN)
 
 
-def _made(src: Longs, dst: Longs, lag_ns: Longs | int, shift: Longs | int, kind: int) -> _Edges:
+def _make_edges(
+    src: Longs, dst: Longs, lag_ns: Longs | int, shift: Longs | int, kind: int
+) -> _Edges:
     values = (src, dst, lag_ns, shift, kind)
     return _Edges(*(np.broadcast_to(np.asarray(v, np.int64), len(src)) for v in values))
 
 
-def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> _Edges:
+def _resolve_symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> _Edges:
     """Let a synchronisation return after the last task launched before it on what it waits for.
 
     Where that was launched in the repetition before, the edge comes from there.
@@ -134,19 +146,19 @@ def _symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -> _Edges
     is_device = np.arange(len(calls)) >= len(stream)
     order = np.lexsort((calls, is_device, lane))
     calls, lane = calls[order], lane[order]
-    slot = _last_before(tasks.start_ns, launches.call, launches.first, calls, lane)
+    slot = _find_last_before(tasks.start_ns, launches.call, launches.first, calls, lane)
     shift = slot < launches.first[lane]
     slot = np.where(shift, launches.first[lane + 1] - 1, slot)
-    return _made(launches.task[slot], calls, tasks.return_ns[calls], shift, _RETURN)
+    return _make_edges(launches.task[slot], calls, tasks.return_ns[calls], shift, _RETURN)
 
 
 @njit(cache=True)
-def _last_before(start: Longs, call: Longs, first: Longs, here: Longs, lane: Longs) -> Longs:
+def _find_last_before(start: Longs, call: Longs, first: Longs, here: Longs, lane: Longs) -> Longs:
     """Index of the last call on *lane* that comes before each of *here* in host order.
 
     Where there is none, it is the one before the first on that lane.
     """
-    found = np.empty(len(here), np.int64)
+    last = np.empty(len(here), np.int64)
     for i in range(len(here)):
         row, low, high = here[i], first[lane[i]], first[lane[i] + 1]
         while low < high:
@@ -156,11 +168,11 @@ def _last_before(start: Longs, call: Longs, first: Longs, here: Longs, lane: Lon
                 low = middle + 1
             else:
                 high = middle
-        found[i] = low - 1
-    return found
+        last[i] = low - 1
+    return last
 
 
-def _queue(launches: _Launches, depth: int) -> _Edges:
+def _limit_queue(launches: _Launches, depth: int) -> _Edges:
     """Let a launch wait for the start of the task *depth* launches before it on its stream.
 
     A call that launches more than that at once, such as a CUDA graph's, does not wait for itself.
@@ -170,4 +182,4 @@ def _queue(launches: _Launches, depth: int) -> _Edges:
     source, shift = first + before % count, -(before // count)
     is_other = (launches.call[source] != launches.call) | (shift > 0)
     source, call, shift = source[is_other], launches.call[is_other], shift[is_other]
-    return _made(launches.task[source], call, 0, shift, _QUEUE)
+    return _make_edges(launches.task[source], call, 0, shift, _QUEUE)

@@ -30,7 +30,7 @@ _BY_KIND, _TAKES, _HOLDS = -1, 1, 2
 """Values of the column ``lock``; 0 ignores it."""
 
 
-class _Contest(NamedTuple):
+class _Contention(NamedTuple):
     """Tasks that need one shared thing, and those of them that occupy it."""
 
     users: Longs
@@ -54,7 +54,7 @@ class Columns:
     device: Longs
 
 
-def columns_of(graph: Graph) -> Columns:
+def read_columns(graph: Graph) -> Columns:
     """Return the task columns of *graph* as arrays."""
     tasks, lanes = graph.tasks, graph.lanes
     lane = tasks["lane"].to_numpy(np.int64)
@@ -66,8 +66,8 @@ def columns_of(graph: Graph) -> Columns:
         start_ns=tasks["start_ns"].to_numpy(np.int64),
         work_ns=tasks["work_ns"].to_numpy(np.int64),
         return_ns=tasks["return_ns"].to_numpy(np.int64),
-        kind=codes_of(tasks["kind"], TASK_KINDS),
-        wait=codes_of(tasks["wait"], WAITS),
+        kind=read_codes(tasks["kind"], TASK_KINDS),
+        wait=read_codes(tasks["wait"], WAITS),
         wait_lane=tasks["wait_lane"].to_numpy(np.int64),
         lock=tasks["lock"].to_numpy(np.int64),
         fill=np.nan_to_num(tasks["fill"].to_numpy(np.float64), nan=0),
@@ -76,13 +76,13 @@ def columns_of(graph: Graph) -> Columns:
     )
 
 
-def codes_of(column: pd.Series, values: tuple[str, ...]) -> Longs:
+def read_codes(column: pd.Series, values: tuple[str, ...]) -> Longs:
     """Return the column as positions in *values*; −1 where it is missing."""
-    known = [values.index(each) if each in values else -1 for each in column.array.categories]
-    return np.array([*known, -1], np.int64)[column.array.codes]
+    positions = [values.index(each) if each in values else -1 for each in column.array.categories]
+    return np.array([*positions, -1], np.int64)[column.array.codes]
 
 
-def resources(
+def assign_resources(
     graph: Graph, tasks: Columns, call: Longs, task: Longs
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Give a number to what tasks of different lanes compete for, and tell who occupies it.
@@ -95,7 +95,7 @@ def resources(
     resource = np.full(len(tasks.lane), -1, np.int32)
     holds = np.zeros(len(tasks.lane), bool)
     used = 0
-    for users, holders in _contests(graph, tasks, call, task):
+    for users, holders in _find_contention(graph, tasks, call, task):
         if len(holders) and np.ptp(tasks.lane[users]) > 0:
             resource[users] = used
             holds[holders] = True
@@ -103,16 +103,20 @@ def resources(
     return resource, holds
 
 
-def _contests(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_Contest]:
+def _find_contention(
+    graph: Graph, tasks: Columns, call: Longs, task: Longs
+) -> Iterator[_Contention]:
     if graph.rules.driver_lock:
-        yield from _locks(graph, tasks, call, task)
+        yield from _contend_for_lock(graph, tasks, call, task)
     if graph.rules.copy_engines:
-        yield from _engines(graph, tasks)
+        yield from _contend_for_copy_engines(graph, tasks)
     if graph.rules.sm_contention:
-        yield from _saturated(tasks)
+        yield from _contend_for_full_devices(tasks)
 
 
-def _locks(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_Contest]:
+def _contend_for_lock(
+    graph: Graph, tasks: Columns, call: Longs, task: Longs
+) -> Iterator[_Contention]:
     """Blocking downloads hold their process' driver lock; launches and copies wait for it."""
     downloads = np.zeros(len(tasks.lane), bool)
     downloads[call[matches(graph.tasks["name"], _DOWNLOAD)[task]]] = True
@@ -120,31 +124,31 @@ def _locks(graph: Graph, tasks: Columns, call: Longs, task: Longs) -> Iterator[_
     blocking = downloads & (tasks.wait == WAITS.index("own"))
     holds = (tasks.lock == _HOLDS) | (by_kind & blocking)
     takes = (tasks.lock == _TAKES) | (by_kind & (tasks.kind == TASK_KINDS.index("launch")))
-    yield from _apart(np.flatnonzero(holds | takes), holds, tasks.rank)
+    yield from _split_by_place(np.flatnonzero(holds | takes), holds, tasks.rank)
 
 
-def _engines(graph: Graph, tasks: Columns) -> Iterator[_Contest]:
+def _contend_for_copy_engines(graph: Graph, tasks: Columns) -> Iterator[_Contention]:
     """Let a device copy one thing at a time in each direction."""
     copies = np.flatnonzero(tasks.kind == TASK_KINDS.index("memcpy"))
     everyone = np.ones(len(tasks.lane), bool)
     for direction in (_DOWNLOAD, _UPLOAD):
         one_way = copies[matches(graph.tasks["name"], direction)[copies]]
-        yield from _apart(one_way, everyone, tasks.device)
+        yield from _split_by_place(one_way, everyone, tasks.device)
 
 
-def _saturated(tasks: Columns) -> Iterator[_Contest]:
+def _contend_for_full_devices(tasks: Columns) -> Iterator[_Contention]:
     """Let kernels of other streams wait for one that fills the device to drain."""
     kernels = np.flatnonzero(tasks.kind == TASK_KINDS.index("kernel"))
-    yield from _apart(kernels, tasks.fill >= 1, tasks.device)
+    yield from _split_by_place(kernels, tasks.fill >= 1, tasks.device)
 
 
-def _apart(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contest]:
+def _split_by_place(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contention]:
     """Split one kind of contest by where it takes place: a process or a device."""
     users = users[place[users] >= 0]
     users = users[np.argsort(place[users], kind="stable")]
     _, begin = np.unique(place[users], return_index=True)
     for mine in np.split(users, begin[1:]):
-        yield _Contest(mine, mine[holds[mine]])
+        yield _Contention(mine, mine[holds[mine]])
 
 
 def match_pairs(one: Longs, other: Longs) -> tuple[Longs, Longs]:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from foretrace.replaying.steady_state import Steady
 
 
-def slack(steady: Steady) -> Longs:
+def compute_slack(steady: Steady) -> Longs:
     """Return per row of the window how much later a task could start and nothing end later, in ns.
 
     "Nothing": the last end of the whole run. The order in which resources were handed out, and what
     sharing added to each task, is kept.
     """
     schedule, into = steady.schedule, steady.schedule.prepared.into
-    latest = _latest(
+    latest = _find_latest(
         schedule.full_order,
         schedule.holder,
         schedule.stretch_ns,
@@ -36,7 +36,7 @@ def slack(steady: Steady) -> Longs:
 
 
 @njit(cache=True)
-def _latest(
+def _find_latest(
     order: Ints,
     holder: Ints,
     stretch: Longs,

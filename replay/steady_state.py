@@ -56,7 +56,7 @@ class Steady:
         return self.schedule.prepared.program
 
 
-def steady_state(
+def find_steady_state(
     lower: Callable[[int], Program],
     on_device: Flags,
     run: Callable[[Program], Schedule] = run,
@@ -83,28 +83,28 @@ def steady_state(
         if program.tasks == 0:
             raise ReplayError("nothing to replay: the window holds no task")
         schedule = run(program)
-        rows = _first_rows(schedule.starts[0], program.lane)
+        rows = _find_first_rows(schedule.starts[0], program.lane)
         starts = schedule.starts[:, rows]
-        cycle = exact_cycle(starts)
+        cycle = find_cycle(starts)
         together = cycle > 0 and len(np.unique(starts[-1] - starts[-1 - cycle])) == 1
         patient = repetitions >= PATIENCE
-        settled = together or (patient and (cycle > 0 or _stands(starts)))
+        settled = together or (patient and (cycle > 0 or _is_stable(starts)))
         exhausted = 2 * repetitions > MOST_REPETITIONS
         if settled or exhausted or 2 * repetitions * program.tasks > MOST_TASKS:
             break
         repetitions *= 2
     if settled and cycle:
         _check_busy(program, rows, starts, cycle)
-    return _reported(schedule, rows, starts, cycle, on_device, settled=settled)
+    return _summarise(schedule, rows, starts, cycle, on_device, settled=settled)
 
 
-def exact_cycle(starts: Longs) -> int:
+def find_cycle(starts: Longs) -> int:
     """Return after how many repetitions the periods of all lanes repeat; 0 if they do not.
 
     >>> import numpy as np
-    >>> exact_cycle(np.array([[0], [9], [14], [19]]))
+    >>> find_cycle(np.array([[0], [9], [14], [19]]))
     1
-    >>> exact_cycle(np.array([[0], [3], [8], [11], [16]]))
+    >>> find_cycle(np.array([[0], [3], [8], [11], [16]]))
     2
     """
     periods = np.diff(starts, axis=0)
@@ -115,7 +115,7 @@ def exact_cycle(starts: Longs) -> int:
     return 0
 
 
-def _stands(starts: Longs) -> bool:
+def _is_stable(starts: Longs) -> bool:
     """Return whether the slowest lane's mean period was the same in the last two quarters."""
     quarter = len(starts) // 4
     last = int((starts[-1] - starts[-1 - quarter]).max())
@@ -123,7 +123,7 @@ def _stands(starts: Longs) -> bool:
     return abs(last - before) <= STANDS * last
 
 
-def _reported(
+def _summarise(
     schedule: Schedule, rows: Ints, starts: Longs, cycle: int, on_device: Flags, *, settled: bool
 ) -> Steady:
     repetitions = len(starts)
@@ -135,7 +135,7 @@ def _reported(
         period_ns=float(periods[pace]),
         host_period_ns=float(periods[~is_device].max()) if (~is_device).any() else None,
         device_period_ns=float(periods[is_device].max()) if is_device.any() else None,
-        fill_ns=_fill(starts, cycle),
+        fill_ns=_measure_fill(starts, cycle),
         settled=bool(settled),
         cycle=cycle,
         window=max(0, repetitions - 1 - 2 * cycle),
@@ -144,7 +144,7 @@ def _reported(
     )
 
 
-def _fill(starts: Longs, cycle: int) -> int:
+def _measure_fill(starts: Longs, cycle: int) -> int:
     """Return when the first repetition starts that already keeps the final pattern."""
     periods = np.diff(starts, axis=0)
     first = len(periods) - cycle
@@ -155,7 +155,7 @@ def _fill(starts: Longs, cycle: int) -> int:
 
 def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None:
     """Assert that no serial lane works longer than its period: replay cannot create time."""
-    busy = _serial_work(
+    busy = _sum_serial_work(
         program.work_ns,
         program.lane,
         program.src,
@@ -173,7 +173,7 @@ def _check_busy(program: Program, rows: Ints, starts: Longs, cycle: int) -> None
 
 
 @njit(cache=True)
-def _first_rows(start: Longs, lane: Ints) -> Ints:
+def _find_first_rows(start: Longs, lane: Ints) -> Ints:
     """Return the row that starts first, the lowest of several, on each lane that has tasks."""
     first = np.full(lane.max() + 1, -1, np.int32)
     for i in range(len(start)):
@@ -183,7 +183,7 @@ def _first_rows(start: Longs, lane: Ints) -> Ints:
 
 
 @njit(cache=True)
-def _serial_work(
+def _sum_serial_work(
     work: Longs, lane: Ints, src: Ints, dst: Ints, lag: Longs, kind: Bytes, shift: Ints
 ) -> Longs:
     """Sum the work of one repetition per lane; 0 unless its order edges make one chain of it.

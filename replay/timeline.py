@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.replaying.critical_path import REASONS, WORK, critical_path, limiting_cycle, time_by
-from foretrace.replaying.slack import slack
+from foretrace.replaying.critical_path import (
+    REASONS,
+    WORK,
+    sum_time_by,
+    trace_critical_path,
+    trace_limiting_cycle,
+)
+from foretrace.replaying.slack import compute_slack
 from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.replaying.critical_path import Chain
+    from foretrace.replaying.critical_path import CausalChain
     from foretrace.replaying.engine.program import Longs
     from foretrace.replaying.incremental import Lowered
     from foretrace.replaying.steady_state import Steady
@@ -88,17 +94,17 @@ class Timeline:
         others), and ``kind``, ``phase``, ``module``, ``lane`` of the task. The lengths
         add up to `cycle` periods.
         """
-        return self._segments(self.path)
+        return self._tabulate(self.path)
 
     @cached_property
-    def path(self) -> Chain:
+    def path(self) -> CausalChain:
         """The critical path as the engine knows it, latest segment first."""
-        return critical_path(self.steady)
+        return trace_critical_path(self.steady)
 
     @cached_property
     def limiting_cycle(self) -> pd.DataFrame:
         """Segments of the chain that closes on itself: the bottleneck, as `critical_path`."""
-        return self._segments(limiting_cycle(self.steady))
+        return self._tabulate(trace_limiting_cycle(self.steady))
 
     @property
     def bottleneck(self) -> str:
@@ -121,7 +127,7 @@ class Timeline:
         cause = self.graph.tasks[by].array
         names = [*cause.categories.astype(str), UNKNOWN]
         code = np.where(cause.codes < 0, len(names) - 1, cause.codes)
-        spent = time_by(self.path, code, len(names)) / (self.steady.cycle * self.graph.steps)
+        spent = sum_time_by(self.path, code, len(names)) / (self.steady.cycle * self.graph.steps)
         if by == "kind":
             gaps = spent.sum(axis=0)
             gaps[WORK] = 0
@@ -135,7 +141,7 @@ class Timeline:
     @cached_property
     def slack_ns(self) -> Longs:
         """How much later each task could start without making the run longer."""
-        return slack(self.steady)
+        return compute_slack(self.steady)
 
     @cached_property
     def lanes(self) -> pd.DataFrame:
@@ -175,7 +181,7 @@ class Timeline:
     def _per_step(self, period_ns: float | None) -> float | None:
         return None if period_ns is None else period_ns / self.graph.steps
 
-    def _segments(self, chain: Chain) -> pd.DataFrame:
+    def _tabulate(self, chain: CausalChain) -> pd.DataFrame:
         """Return *chain* as a frame, moved into the repetition that the timeline shows."""
         steady, tasks = self.steady, self.graph.tasks
         row = chain.task[::-1] % steady.program.tasks
@@ -192,7 +198,7 @@ class Timeline:
         return pd.DataFrame(columns)
 
 
-def settled_timeline(lowered: Lowered, steady: Steady) -> Timeline:
+def cut_timeline(lowered: Lowered, steady: Steady) -> Timeline:
     """Cut the settled repetition out of *steady*."""
     start, end = (block[steady.window] for block in (steady.schedule.starts, steady.schedule.ends))
     return Timeline(lowered, steady, start - start.min(), end - start.min())

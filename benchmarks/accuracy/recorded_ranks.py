@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.analysis.rank_pace import RankPace, pace_setter, paces
 from foretrace.graph.build import build
-from foretrace.graph.ranks.single_step import together
+from foretrace.graph.ranks.single_step import begin_together
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
 
@@ -91,7 +91,7 @@ def ranks_study(trace: str, graph: Graph) -> RanksStudy:
         trace=trace,
         measured_ns=graph.measured_step_ns,
         replayed_ns=timeline.step_ns,
-        together_ns=replay(together(graph)).step_ns,
+        together_ns=replay(begin_together(graph)).step_ns,
         meetings=len(before),
         same_last=int((before == after).sum()),
         pace=pace_setter(found) or "",

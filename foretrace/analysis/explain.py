@@ -12,7 +12,7 @@ import numpy as np
 
 from foretrace.analysis.prediction import Baseline, Prediction, baseline, predicted
 from foretrace.analysis.rank_pace import pace_setter, paces
-from foretrace.replaying.critical_path import REASONS, WORK, time_by
+from foretrace.replaying.critical_path import REASONS, WORK, sum_time_by
 from foretrace.replaying.replay import replay
 from foretrace.replaying.timeline import UNKNOWN
 from foretrace.transforms.costs.kernel_names import CLASSES, kernel_class
@@ -160,7 +160,7 @@ def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
     """Return work and critical path of a step in ns by part, longest path first."""
     names, code = _codes(timeline.graph, by)
     work = np.bincount(code, timeline.graph.tasks["work_ns"], len(names))
-    spent = time_by(timeline.path, code, len(names)) / timeline.steady.cycle
+    spent = sum_time_by(timeline.path, code, len(names)) / timeline.steady.cycle
     path = spent[:, WORK] if by == "cause" else spent.sum(axis=1)
     total = dict(zip(names, zip(work.tolist(), path.tolist(), strict=True), strict=True))
     for at, reason in enumerate(REASONS):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.replaying.critical_path import critical_path, limiting_cycle, time_by
+from foretrace.replaying.critical_path import sum_time_by, trace_critical_path, trace_limiting_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,9 +105,9 @@ where each other rank waits 8.9 ms a step; 95% of the chain that sets it is its 
 
 def _bottleneck(timeline: Timeline, rank: Ints, ranks: int) -> Floats:
     """Return the time of a step by the rank whose task works or waits on the limiting cycle."""
-    cycle = limiting_cycle(timeline.steady)
-    chain = cycle if len(cycle.task) else critical_path(timeline.steady)
-    spent = time_by(chain, rank, ranks + 1).sum(axis=1)
+    cycle = trace_limiting_cycle(timeline.steady)
+    chain = cycle if len(cycle.task) else trace_critical_path(timeline.steady)
+    spent = sum_time_by(chain, rank, ranks + 1).sum(axis=1)
     shares: Floats = spent[:ranks] / max(spent[:ranks].sum(), 1)
     return shares * timeline.step_ns
 

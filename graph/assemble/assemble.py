@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.assemble.edges import edge_table
-from foretrace.graph.assemble.lanes import lane_table, operator_table
-from foretrace.graph.assemble.profiler_overhead import host_overhead
-from foretrace.graph.assemble.selection import Selection, select
-from foretrace.graph.assemble.tasks import task_table
+from foretrace.graph.assemble.edges import make_edge_table
+from foretrace.graph.assemble.lanes import make_lane_table, make_operator_table
+from foretrace.graph.assemble.profiler_overhead import fit_overhead
+from foretrace.graph.assemble.selection import Selection, select_window
+from foretrace.graph.assemble.tasks import make_task_table
 from foretrace.graph.infer.api_calls import OWN
 from foretrace.graph.infer.device_tasks import KERNEL
 from foretrace.graph.model import Graph, Platform, Rules
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
     """Put the window's tasks, edges, lanes and operators into tables."""
-    chosen = select(rank)
-    operators, operator_of = operator_table(rank, chosen)
-    tasks = task_table(rank, chosen, meta, operator_of)
-    overhead = host_overhead(rank, chosen, meta, rules)
+    chosen = select_window(rank)
+    operators, operator_of = make_operator_table(rank, chosen)
+    tasks = make_task_table(rank, chosen, meta, operator_of)
+    overhead = fit_overhead(rank, chosen, meta, rules)
     work = tasks["work_ns"].to_numpy().copy()
     on_host = slice(len(chosen.host))
     work[on_host] = np.clip(work[on_host] - overhead.of(chosen.host), 0, None).astype(np.int64)
@@ -37,16 +37,16 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
     window = rank.window
     return Graph(
         tasks=tasks,
-        edges=edge_table(rank, chosen, overhead),
-        lanes=lane_table(rank, chosen),
+        edges=make_edge_table(rank, chosen, overhead),
+        lanes=make_lane_table(rank, chosen),
         operators=operators,
         meta=meta,
         steps=window.steps,
         measured_step_ns=window.measured_ns,
         step_samples_ns=window.samples_ns,
         rules=rules,
-        platform=_platform(rank, overhead.usual_ns),
-        notes=_notes(rank, chosen),
+        platform=_estimate_platform(rank, overhead.usual_ns),
+        notes=_write_notes(rank, chosen),
         state=JobState(
             host_period_ns=window.host_ns,
             process_groups=_process_groups(rank, chosen) if len(meta.ranks) > 1 else None,
@@ -66,7 +66,7 @@ def _process_groups(rank: InferredRank, chosen: Selection) -> dict[int, ProcessG
     }
 
 
-def _platform(rank: InferredRank, overhead_ns: float) -> Platform:
+def _estimate_platform(rank: InferredRank, overhead_ns: float) -> Platform:
     waits, devices = rank.waits, rank.devices
     launch = devices.launch[(devices.launch >= 0) & (devices.kind == KERNEL)]
     own = waits.return_ns[(waits.wait == OWN) & (waits.return_ns > 0)]
@@ -82,7 +82,7 @@ def _platform(rank: InferredRank, overhead_ns: float) -> Platform:
     )
 
 
-def _notes(rank: InferredRank, chosen: Selection) -> tuple[str, ...]:
+def _write_notes(rank: InferredRank, chosen: Selection) -> tuple[str, ...]:
     notes = list(rank.window.notes)
     unlinked = int((rank.devices.launch[chosen.device] < 0).sum())
     if unlinked:

@@ -33,7 +33,7 @@ _STREAM_ROLES = {
 }
 
 
-def lane_table(rank: InferredRank, chosen: Selection) -> pd.DataFrame:
+def make_lane_table(rank: InferredRank, chosen: Selection) -> pd.DataFrame:
     """Build the lanes: threads, the main one first, then streams, then the loader."""
     devices, threads = rank.devices, rank.threads
     roles = {threads.main: "main"}
@@ -52,25 +52,25 @@ def lane_table(rank: InferredRank, chosen: Selection) -> pd.DataFrame:
             "device": np.concatenate([np.full(len(ids), -1), devices.device[first], none]),
             "id": np.concatenate([np.array(ids, np.int64), devices.stream[first], none + 1]),
             "role": [roles.get(thread, "other") for thread in ids]
-            + _stream_roles(devices)
+            + _tell_stream_roles(devices)
             + ["loader"] * loaders,
         },
         rows,
     )
 
 
-def _stream_roles(devices: Devices) -> list[str]:
+def _tell_stream_roles(devices: Devices) -> list[str]:
     """Return what each stream spends most time on; of equals the first in alphabetic order."""
     kinds = sorted(range(len(DEVICE_KINDS)), key=DEVICE_KINDS.__getitem__)
     shape = (devices.lanes, len(DEVICE_KINDS))
     cell = devices.lane * shape[1] + devices.kind
     busy = np.bincount(cell, weights=devices.busy_ns, minlength=shape[0] * shape[1]).reshape(shape)
-    seen = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape) > 0
-    most = np.argmax(np.where(seen, busy, -1)[:, kinds], axis=1)
+    occurs = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape) > 0
+    most = np.argmax(np.where(occurs, busy, -1)[:, kinds], axis=1)
     return [_STREAM_ROLES[kinds[pick]] for pick in most.tolist()]
 
 
-def operator_table(rank: InferredRank, chosen: Selection) -> tuple[pd.DataFrame, Ints]:
+def make_operator_table(rank: InferredRank, chosen: Selection) -> tuple[pd.DataFrame, Ints]:
     """Build the operators, and the operator row of each event (index −1 stays −1)."""
     events, host, window = rank.events, rank.host, rank.window
     within = (events.start_ns >= window.start_ns) & (events.start_ns < window.end_ns)

@@ -52,7 +52,7 @@ class Overhead:
         return np.where(self.in_optimizer[rows], self.optimizer_ns, self.usual_ns)
 
 
-def host_overhead(rank: InferredRank, chosen: Selection, meta: TraceMeta, rules: Rules) -> Overhead:
+def fit_overhead(rank: InferredRank, chosen: Selection, meta: TraceMeta, rules: Rules) -> Overhead:
     """Fit what the profiler cost.
 
     It is 0 where it is unknown, within noise, or where the device sets the pace.
@@ -64,30 +64,30 @@ def host_overhead(rank: InferredRank, chosen: Selection, meta: TraceMeta, rules:
     if excess < NOISE * window.host_ns or window.measured_ns > window.host_ns:
         return Overhead(0.0, 0.0, nowhere)
     on_main = chosen.host[rank.host.thread[chosen.host] == rank.threads.main]
-    updates, update_ns = _updates(rank)
-    known = meta.extra.get(OPTIMIZER_TIMES)
-    if not known or not updates[on_main].any():
-        level = _fitted(rank, on_main, ~nowhere, excess)
+    updates, update_ns = _find_updates(rank)
+    unprofiled_ns = meta.extra.get(OPTIMIZER_TIMES)
+    if not unprofiled_ns or not updates[on_main].any():
+        level = _fit(rank, on_main, ~nowhere, excess)
         return Overhead(level, level, nowhere)
-    of_updates = min(max(update_ns - trimmed_mean(known), 0.0), excess)
-    usual = _fitted(rank, on_main, ~updates, excess - of_updates)
-    return Overhead(usual, _fitted(rank, on_main, updates, of_updates), updates)
+    of_updates = min(max(update_ns - trimmed_mean(unprofiled_ns), 0.0), excess)
+    usual = _fit(rank, on_main, ~updates, excess - of_updates)
+    return Overhead(usual, _fit(rank, on_main, updates, of_updates), updates)
 
 
-def _updates(rank: InferredRank) -> tuple[Flags, float]:
+def _find_updates(rank: InferredRank) -> tuple[Flags, float]:
     """Return which host tasks are part of an update, and what updates took per recorded step."""
     events, host, window = rank.events, rank.host, rank.window
     ranges = np.flatnonzero(events.is_kind("annotation", "op") & events.named(_UPDATE))
     begin, length = events.start_ns[ranges], events.duration_ns[ranges]
     inside = (begin >= window.start_ns) & (begin < window.end_ns)
     begin, end = begin[inside], (begin + length)[inside]
-    found = np.zeros(len(host), bool)
+    in_update = np.zeros(len(host), bool)
     for first, last in zip(begin, end, strict=True):
-        found |= (host.start_ns >= first) & (host.start_ns < last)
-    return found, float((end - begin).sum()) / window.steps
+        in_update |= (host.start_ns >= first) & (host.start_ns < last)
+    return in_update, float((end - begin).sum()) / window.steps
 
 
-def _fitted(rank: InferredRank, rows: Ints, among: Flags, excess: float) -> float:
+def _fit(rank: InferredRank, rows: Ints, among: Flags, excess: float) -> float:
     """Return the level that takes *excess* per step out of the pieces *among* the tasks *rows*."""
     host = rank.host
     gap = np.clip(host.start_ns[rows[1:]] - host.end_ns[rows[:-1]], 0, None)
@@ -95,13 +95,13 @@ def _fitted(rank: InferredRank, rows: Ints, among: Flags, excess: float) -> floa
     pieces = np.concatenate([rank.waits.work_ns[chosen], gap[among[rows[1:]]]])
     pieces = np.sort(pieces[pieces > 0]).astype(np.float64)
     events = len(np.unique(host.event[chosen]))
-    return _level(pieces, min(excess * rank.window.steps, MOST_PER_EVENT_NS * events))
+    return _find_level(pieces, min(excess * rank.window.steps, MOST_PER_EVENT_NS * events))
 
 
-def _level(pieces: NDArray[np.float64], total: float) -> float:
+def _find_level(pieces: NDArray[np.float64], total: float) -> float:
     """Find the level p with sum(min(piece, p)) = total, for sorted *pieces*.
 
-    >>> _level(np.array([1.0, 5.0, 9.0]), 7.0)
+    >>> _find_level(np.array([1.0, 5.0, 9.0]), 7.0)
     3.0
     """
     below = np.append([0.0], np.cumsum(pieces)[:-1])

@@ -41,7 +41,7 @@ class Selection:
         return len(self.host) + len(self.device) + len(self.load)
 
 
-def select(rank: InferredRank) -> Selection:
+def select_window(rank: InferredRank) -> Selection:
     """Choose the window's tasks: first those of the host, then of the device, then the loads.
 
     Threads that neither train, nor load, nor launch have no say in the step time and are left out.
@@ -54,7 +54,7 @@ def select(rank: InferredRank) -> Selection:
     kept = {threads.main, *threads.subordinates, *threads.loaders, *launchers}
     inside = within & host.on(kept)
     host_rows = np.flatnonzero(inside)
-    device_rows = _devices_of(devices, inside)
+    device_rows = _find_device_tasks(devices, inside)
     load_rows = np.empty(0, np.int64)
     if rank.loads is not None:
         load_rows = np.flatnonzero(inside[rank.loads.consumer])
@@ -65,33 +65,35 @@ def select(rank: InferredRank) -> Selection:
         host=host_rows,
         device=device_rows,
         load=load_rows,
-        host_row=_numbered(len(host), host_rows, 0),
-        device_row=_numbered(len(devices), device_rows, first_device),
-        load_row=_numbered(
+        host_row=_number(len(host), host_rows, 0),
+        device_row=_number(len(devices), device_rows, first_device),
+        load_row=_number(
             0 if rank.loads is None else len(rank.loads.consumer), load_rows, first_load
         ),
         threads=present,
         first_stream=len(present),
         loader_lane=len(present) + devices.lanes,
-        dropped_threads=_busy_threads(host, within & ~inside, window.end_ns - window.start_ns),
+        dropped_threads=_count_busy_threads(
+            host, within & ~inside, window.end_ns - window.start_ns
+        ),
     )
 
 
-def _busy_threads(host: Host, where: NDArray[np.bool_], window_ns: int) -> int:
+def _count_busy_threads(host: Host, where: NDArray[np.bool_], window_ns: int) -> int:
     """Count the threads of some tasks; those that hardly do anything are not worth a word."""
     threads, number = np.unique(host.thread[where], return_inverse=True)
     work = np.bincount(number, weights=(host.end_ns - host.start_ns)[where])
     return int((work > BUSY * window_ns).sum()) if len(threads) else 0
 
 
-def _numbered(count: int, rows: Ints, first: int) -> Ints:
+def _number(count: int, rows: Ints, first: int) -> Ints:
     """Return for each of *count* its place among *rows*, counted from *first*; −1: not there."""
     number = np.full(count, -1, np.int64)
     number[rows] = first + np.arange(len(rows))
     return number
 
 
-def _devices_of(devices: Devices, inside: NDArray[np.bool_]) -> Ints:
+def _find_device_tasks(devices: Devices, inside: NDArray[np.bool_]) -> Ints:
     """Device tasks launched in the window; those without a launch go with their neighbours."""
     linked = devices.launch >= 0
     if not linked.any():

@@ -49,7 +49,7 @@ class _Rows:
     device: int
     load: int
 
-    def joined(self, on_host: Any, on_device: Any, on_load: Any, dtype: Any = np.int64) -> Any:
+    def join(self, on_host: Any, on_device: Any, on_load: Any, dtype: Any = np.int64) -> Any:
         """Return one column; what is a single value holds for all rows of its part."""
         first_load = self.host + self.device
         column = np.empty(first_load + self.load, dtype)
@@ -58,16 +58,16 @@ class _Rows:
         column[first_load:] = on_load
         return column
 
-    def coded(
+    def code(
         self, categories: Sequence[str], on_host: Any, on_device: Any, on_load: Any
     ) -> pd.Categorical:
         """Return one category column; the parts are codes."""
         smallest = np.min_scalar_type(-len(categories) - 1)
-        codes = self.joined(on_host, on_device, on_load, smallest)
+        codes = self.join(on_host, on_device, on_load, smallest)
         return pd.Categorical.from_codes(codes, list(categories))
 
 
-def task_table(
+def make_task_table(
     rank: InferredRank, chosen: Selection, meta: TraceMeta, operator_of: Ints
 ) -> pd.DataFrame:
     """Build the tasks; *operator_of* is the operator row of each event (index −1: none)."""
@@ -75,16 +75,16 @@ def task_table(
     h, d = chosen.host, chosen.device
     event = devices.event[d]
     rows = _Rows(len(h), len(d), len(chosen.load))
-    fill = _fill(rank, d, meta)
+    fill = _estimate_fill(rank, d, meta)
 
-    def inherited(values: Ints) -> Ints:
+    def inherit(values: Ints) -> Ints:
         launch = devices.launch[d]
         return np.where(launch >= 0, values[launch], -1) if len(values) else np.full(len(d), -1)
 
     length = host.end_ns[h] - host.start_ns[h]
     step = np.full(len(host), -1)
     step[h] = np.searchsorted(rank.window.starts_ns, host.start_ns[h], side="right") - 1
-    phase = inherited(rank.phase)
+    phase = inherit(rank.phase)
     phase[devices.kind[d] >= COLLECTIVE] = PHASES.index("communication")
     operator = operator_of[host.operator]
     wait = np.where(waits.wait[h] == EVENT, NONE, waits.wait[h])
@@ -93,33 +93,33 @@ def task_table(
     cost = np.where(waits.work_ns[h] < length, unblocked, recorded)
     load_kind, load_phase = TASK_KINDS.index("load"), PHASES.index("load")
     loads = _load_times(rank, chosen)
-    lane, stream = _lane_of_thread(rank, chosen), chosen.first_stream + devices.lane[d]
-    kind, device_kind = _host_kinds(rank)[h], _DEVICE_CODES[devices.kind[d]]
-    joined, coded = rows.joined, rows.coded
+    lane, stream = _number_lanes(rank, chosen), chosen.first_stream + devices.lane[d]
+    kind, device_kind = _tell_host_kinds(rank)[h], _DEVICE_CODES[devices.kind[d]]
+    join, code = rows.join, rows.code
     values = {
-        "name": _names(rank, chosen),
-        "kind": coded(TASK_KINDS, kind, device_kind, load_kind),
-        "lane": joined(lane, stream, chosen.loader_lane, np.int32),
-        "start_ns": joined(host.start_ns[h], devices.start_ns[d], loads[0]),
-        "duration_ns": joined(length, devices.end_ns[d] - devices.start_ns[d], loads[1]),
-        "work_ns": joined(_own_work(rank, chosen), _exclusive(rank, d, fill), loads[2]),
-        "step": joined(step[h], inherited(step), _load_steps(rank, chosen, step), np.int32),
-        "phase": coded(PHASES, rank.phase[h], phase, load_phase),
-        "module": coded(rank.module_names, rank.module[h], inherited(rank.module), -1),
-        "operator": joined(operator[h], inherited(operator), -1, np.int32),
-        "bytes": joined(np.nan, events.column("bytes")[event], np.nan, np.float64),
-        "blocks": joined(-1, events.column("blocks")[event], -1),
-        "fill": joined(np.nan, fill, np.nan, np.float64),
-        "wait": coded(WAITS, wait, NONE, NONE),
-        "wait_lane": joined(wait_lane, -1, -1, np.int32),
-        "return_ns": joined(waits.return_ns[h], 0, 0),
-        "lock": joined(_locks(rank, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
-        "cost": coded(COSTS, cost, recorded, recorded),
+        "name": _make_names(rank, chosen),
+        "kind": code(TASK_KINDS, kind, device_kind, load_kind),
+        "lane": join(lane, stream, chosen.loader_lane, np.int32),
+        "start_ns": join(host.start_ns[h], devices.start_ns[d], loads[0]),
+        "duration_ns": join(length, devices.end_ns[d] - devices.start_ns[d], loads[1]),
+        "work_ns": join(_own_work(rank, chosen), _count_overlap_once(rank, d, fill), loads[2]),
+        "step": join(step[h], inherit(step), _load_steps(rank, chosen, step), np.int32),
+        "phase": code(PHASES, rank.phase[h], phase, load_phase),
+        "module": code(rank.module_names, rank.module[h], inherit(rank.module), -1),
+        "operator": join(operator[h], inherit(operator), -1, np.int32),
+        "bytes": join(np.nan, events.column("bytes")[event], np.nan, np.float64),
+        "blocks": join(-1, events.column("blocks")[event], -1),
+        "fill": join(np.nan, fill, np.nan, np.float64),
+        "wait": code(WAITS, wait, NONE, NONE),
+        "wait_lane": join(wait_lane, -1, -1, np.int32),
+        "return_ns": join(waits.return_ns[h], 0, 0),
+        "lock": join(_tell_locks(rank, h), IGNORES_LOCK, IGNORES_LOCK, np.int8),
+        "cost": code(COSTS, cost, recorded, recorded),
     }
     return table(TASK_COLUMNS, values, chosen.rows)
 
 
-def _names(rank: InferredRank, chosen: Selection) -> pd.Categorical:
+def _make_names(rank: InferredRank, chosen: Selection) -> pd.Categorical:
     event = np.concatenate([rank.host.event[chosen.host], rank.devices.event[chosen.device]])
     code = rank.events.name[event]
     names = rank.events.frame["name"].array
@@ -132,7 +132,7 @@ def _names(rank: InferredRank, chosen: Selection) -> pd.Categorical:
     return pd.Categorical.from_codes(np.concatenate([code, batch]), categories)
 
 
-def _host_kinds(rank: InferredRank) -> Ints:
+def _tell_host_kinds(rank: InferredRank) -> Ints:
     """Codes in TASK_KINDS of all host tasks."""
     kind = np.full(len(rank.host), TASK_KINDS.index("host"))
     kind[rank.devices.launching] = TASK_KINDS.index("launch")
@@ -141,14 +141,14 @@ def _host_kinds(rank: InferredRank) -> Ints:
     return kind
 
 
-def _lane_of_thread(rank: InferredRank, chosen: Selection) -> Ints:
+def _number_lanes(rank: InferredRank, chosen: Selection) -> Ints:
     lane = np.zeros(len(rank.host), np.int64)
     for number, thread in enumerate(chosen.threads):
         lane[rank.host.spans[thread]] = number
     return lane[chosen.host]
 
 
-def _locks(rank: InferredRank, rows: Ints) -> Ints:
+def _tell_locks(rank: InferredRank, rows: Ints) -> Ints:
     is_free = rank.events.named(LOCK_FREE, rank.host.event[rows])
     takes = np.where(rank.host.is_call[rows] & ~is_free, TAKES_LOCK, IGNORES_LOCK)
     return np.where(rank.waits.holds_lock[rows], HOLDS_LOCK, takes)
@@ -184,7 +184,7 @@ def _load_steps(rank: InferredRank, chosen: Selection, step: Ints) -> Ints:
     return step[rank.loads.consumer[chosen.load]]
 
 
-def _fill(rank: InferredRank, rows: Ints, meta: TraceMeta) -> Floats:
+def _estimate_fill(rank: InferredRank, rows: Ints, meta: TraceMeta) -> Floats:
     """Blocks over the blocks that fit on the device at once; NaN when either is unknown."""
     event = rank.devices.event[rows]
     blocks = rank.events.column("blocks")[event].astype(np.float64)
@@ -201,7 +201,7 @@ def _fill(rank: InferredRank, rows: Ints, meta: TraceMeta) -> Floats:
         return np.where((blocks > 0) & (threads > 0), blocks / (sms[device] * resident), np.nan)
 
 
-def _exclusive(rank: InferredRank, rows: Ints, fill: Floats) -> Ints:
+def _count_overlap_once(rank: InferredRank, rows: Ints, fill: Floats) -> Ints:
     """Return the work of device tasks; of kernels that each fill the device, the overlap once.
 
     One that begins before another has drained works for the rest only. One that ran wholly inside

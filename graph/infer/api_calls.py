@@ -94,18 +94,18 @@ class Calls:
     on_lane: list[LaneLaunches]
 
 
-def survey(events: Events, host: Host, devices: Devices) -> Calls:
+def measure_calls(events: Events, host: Host, devices: Devices) -> Calls:
     """Measure every call of one rank against its kind."""
     length = host.end_ns - host.start_ns
-    usual = _usual(events.name[host.event], length, host.is_call)
+    usual = _find_usual(events.name[host.event], length, host.is_call)
     lasting = np.flatnonzero(host.is_call & (length > LONG_NS))
     is_long = np.zeros(len(host), bool)
     is_long[lasting] = length[lasting] > LONG_FACTOR * usual[lasting]
-    on_lane = launch_order(host, devices)
-    return Calls(usual, is_long, _outstanding(host, devices, on_lane), on_lane)
+    on_lane = order_launches(host, devices)
+    return Calls(usual, is_long, _count_outstanding(host, devices, on_lane), on_lane)
 
 
-def launch_order(host: Host, devices: Devices) -> list[LaneLaunches]:
+def order_launches(host: Host, devices: Devices) -> list[LaneLaunches]:
     """Return the launches of every stream, ordered by call start."""
     linked = np.flatnonzero(devices.launch >= 0)
     called = host.start_ns[devices.launch[linked]]
@@ -117,7 +117,7 @@ def launch_order(host: Host, devices: Devices) -> list[LaneLaunches]:
     return lanes
 
 
-def _outstanding(host: Host, devices: Devices, on_lane: list[LaneLaunches]) -> Ints:
+def _count_outstanding(host: Host, devices: Devices, on_lane: list[LaneLaunches]) -> Ints:
     pending = np.zeros(len(host), np.int64)
     for called, tasks in on_lane:
         started = np.sort(devices.start_ns[tasks])
@@ -127,7 +127,7 @@ def _outstanding(host: Host, devices: Devices, on_lane: list[LaneLaunches]) -> I
 
 
 @njit(cache=True)
-def _usual(code: Ints, length: Ints, is_call: Flags) -> Ints:
+def _find_usual(code: Ints, length: Ints, is_call: Flags) -> Ints:
     """Per call: the median length of its API, without the calls that look blocked; else 0."""
     names = max(code.max(), 0) + 2
     first = np.zeros(names + 1, np.int64)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.infer.events import match_names
 from foretrace.graph.model import DEVICE_KINDS
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Devices:
         return index
 
 
-def device_tasks(events: Events, host: Host) -> Devices:
+def collect_device_tasks(events: Events, host: Host) -> Devices:
     """Collect the device work of one rank and join it with its launches by correlation id."""
     rows = np.flatnonzero(events.is_kind("kernel", "memcpy", "memset"))
     start = events.start_ns[rows]
@@ -83,23 +83,23 @@ def device_tasks(events: Events, host: Host) -> Devices:
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
     lane = np.cumsum(fresh) - 1
-    reached = _reached(end, lane)
+    reached = _find_reached(end, lane)
     busy = np.clip(end - np.maximum(start, reached), 0, None)
     return Devices(
         event=rows,
         device=device,
         stream=stream,
         lane=lane,
-        kind=_kinds(events, rows),
+        kind=_tell_kinds(events, rows),
         start_ns=start,
         end_ns=end,
         busy_ns=busy,
-        launch=_launches(events, rows, host),
+        launch=_join_launches(events, rows, host),
         overlaps=int(((reached > start) & (busy < end - start)).sum()),
     )
 
 
-def _reached(end: Ints, lane: Ints) -> Ints:
+def _find_reached(end: Ints, lane: Ints) -> Ints:
     """Return the latest end on the same lane before each task."""
     if not len(end):
         return end
@@ -112,18 +112,18 @@ def _reached(end: Ints, lane: Ints) -> Ints:
     return before
 
 
-def _kinds(events: Events, rows: Ints) -> Ints:
+def _tell_kinds(events: Events, rows: Ints) -> Ints:
     """Codes in DEVICE_KINDS; kernels of communication libraries are told by their names."""
     codes = [DEVICE_KINDS.index(k) if k in DEVICE_KINDS else -1 for k in events.kinds]
     kind = np.array(codes, np.int64)[events.kind[rows]]
     name = events.name[rows]
-    collective = matching_codes(events.names, _COLLECTIVE)[name] & (kind == KERNEL)
+    collective = match_names(events.names, _COLLECTIVE)[name] & (kind == KERNEL)
     kind[collective] = COLLECTIVE
-    kind[collective & matching_codes(events.names, _P2P)[name]] = P2P
+    kind[collective & match_names(events.names, _P2P)[name]] = P2P
     return kind
 
 
-def _launches(events: Events, rows: Ints, host: Host) -> Ints:
+def _join_launches(events: Events, rows: Ints, host: Host) -> Ints:
     """Join by correlation id; of several calls with one id the first in (thread, start) order."""
     of_call = events.correlation[host.event]
     calls = np.flatnonzero(host.is_call & (of_call >= 0))

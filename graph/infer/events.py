@@ -53,14 +53,14 @@ class Events:
 
     def named(self, pattern: re.Pattern[str], rows: Ints | None = None) -> Flags:
         """Tell which of *rows* (all by default) have a name in which *pattern* is found."""
-        hits = matching_codes(self.names, pattern)
+        hits = match_names(self.names, pattern)
         if not hits.any():  # most recordings lack most names
             return np.zeros(len(self) if rows is None else len(rows), bool)
         flags: Flags = hits[self.name if rows is None else self.name[rows]]
         return flags
 
 
-def events_of(trace_events: pd.DataFrame, rank: int | None = None) -> Events:
+def select_events(trace_events: pd.DataFrame, rank: int | None = None) -> Events:
     """Return the events of one *rank*; of the only one where it is ``None``."""
     frame = trace_events
     if rank is not None:
@@ -79,25 +79,25 @@ def events_of(trace_events: pd.DataFrame, rank: int | None = None) -> Events:
     )
 
 
-def matching_codes(names: list[str], pattern: re.Pattern[str]) -> Flags:
+def match_names(names: list[str], pattern: re.Pattern[str]) -> Flags:
     """Tell per code whether *pattern* is found in its name; the last entry is for code −1.
 
     >>> import re
-    >>> matching_codes(["ab", "b"], re.compile("^a")).tolist()
+    >>> match_names(["ab", "b"], re.compile("^a")).tolist()
     [True, False, False]
     """
     return np.array([*(pattern.search(name) is not None for name in names), False])
 
 
-def last_with(keys: Ints, wanted: Ints) -> Ints:
+def find_last(keys: Ints, wanted: Ints) -> Ints:
     """Return for each of *wanted* the position of the last equal key; −1 where there is none.
 
-    >>> last_with(np.array([7, 5, 7]), np.array([5, 7, 6])).tolist()
+    >>> find_last(np.array([7, 5, 7]), np.array([5, 7, 6])).tolist()
     [1, 2, -1]
     """
     if not len(keys):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(keys, kind="stable")
     slot = np.searchsorted(keys[order], wanted, side="right") - 1
-    found = np.where(slot >= 0, order[slot], -1)
-    return np.where(keys[found] == wanted, found, -1)
+    last = np.where(slot >= 0, order[slot], -1)
+    return np.where(keys[last] == wanted, last, -1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.infer.events import match_names
 from foretrace.graph.infer.self_time import nest
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Host:
         return np.where(self.operator >= 0, self.operator, self.event)
 
 
-def host_tasks(events: Events, markers: Ints) -> Host:
+def cut_host_tasks(events: Events, markers: Ints) -> Host:
     """Cut the host threads of one rank into tasks.
 
     Annotations group work and are no work themselves: time spent directly in one is a gap.
@@ -91,12 +91,12 @@ def host_tasks(events: Events, markers: Ints) -> Host:
     that begin a step: each becomes a task of length 0.
     """
     call = events.is_kind("runtime")
-    operator = events.is_kind("op") & ~matching_codes(events.names, _GROUPING)[events.name]
+    operator = events.is_kind("op") & ~match_names(events.names, _GROUPING)[events.name]
     operator |= events.is_kind("annotation") & events.named(_UNITS)
     marker = np.zeros(len(events), bool)
     marker[markers] = True
     rows = np.flatnonzero(call | operator | marker)
-    rows = rows[_nested_order(events, rows, marker[rows], call[rows])]
+    rows = rows[_sort_nested(events, rows, marker[rows], call[rows])]
     thread, start = events.thread[rows], events.start_ns[rows]
     end = start + np.where(marker[rows], 0, events.duration_ns[rows])
     pieces = nest(thread, start, end, call[rows] | marker[rows])
@@ -114,7 +114,7 @@ def host_tasks(events: Events, markers: Ints) -> Host:
     )
 
 
-def _nested_order(events: Events, rows: Ints, marker: Flags, call: Flags) -> Ints:
+def _sort_nested(events: Events, rows: Ints, marker: Flags, call: Flags) -> Ints:
     """Sort by thread, start, markers first, then longest first, operators before calls.
 
     Recordings come sorted by start, so that only events which start together change places.
@@ -148,18 +148,18 @@ def _settle_ties(order: Ints, thread: Ints, start: Ints, length: Ints, call: Fla
         order[place] = row
 
 
-def nearest_flagged(host: Host, flag: Flags) -> Ints:
+def find_enclosing(host: Host, flag: Flags) -> Ints:
     """Return per host task the event row at or above its own that is flagged; −1: none."""
-    found: Ints = _nearest(flag, host.parent, host.own_event)
-    return found
+    enclosing: Ints = _climb(flag, host.parent, host.own_event)
+    return enclosing
 
 
 @njit(cache=True)
-def _nearest(flag: Flags, parent: Ints, begin: Ints) -> Ints:
-    found = np.empty(len(begin), np.int64)
+def _climb(flag: Flags, parent: Ints, begin: Ints) -> Ints:
+    reached = np.empty(len(begin), np.int64)
     for i in range(len(begin)):
         at = begin[i]
         while at >= 0 and not flag[at]:
             at = parent[at]
-        found[i] = at
-    return found
+        reached[i] = at
+    return reached

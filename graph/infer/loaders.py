@@ -66,7 +66,7 @@ def find_units(events: Events, host: Host) -> list[Units]:
     return stages
 
 
-class Chain(NamedTuple):
+class Coupling(NamedTuple):
     """``src[i]`` hands over to ``dst[i + offset]``, over the whole recording."""
 
     src: Ints
@@ -76,7 +76,7 @@ class Chain(NamedTuple):
     kind: str
 
 
-def unit_chains(host: Host, stages: list[Units], markers: Ints) -> list[Chain]:
+def couple_units(host: Host, stages: list[Units], markers: Ints) -> list[Coupling]:
     """Couple the stages and the training loop: step → RunCPU → RunMixed → RunGPU → step.
 
     The offset between two chains is the tightest one that no hand-over contradicts, never a
@@ -87,11 +87,11 @@ def unit_chains(host: Host, stages: list[Units], markers: Ints) -> list[Chain]:
     pairs = [(markers, stages[0].first, "fork")]
     pairs += [(a.last, b.first, "data") for a, b in pairwise(stages)]
     pairs.append((stages[-1].last, markers, "join"))
-    found = [_tightest(host, src, dst, kind) for src, dst, kind in pairs]
-    return [chain for chain in found if chain is not None]
+    couplings = [_couple_tightest(host, src, dst, kind) for src, dst, kind in pairs]
+    return [coupling for coupling in couplings if coupling is not None]
 
 
-def _tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Chain | None:
+def _couple_tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Coupling | None:
     """Pair ``src[i]`` with ``dst[i + c]`` for the smallest consistent c.
 
     The lag is the smallest hand-over, clock noise aside.
@@ -106,7 +106,7 @@ def _tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Chain | None:
         lead = host.start_ns[b[:both]] - host.end_ns[a[:both]]
         if (lead < -SLACK_NS).mean() <= VIOLATIONS:
             lag = int(np.clip(np.quantile(lead, VIOLATIONS), 0, HAND_OVER_NS))
-            return Chain(src, dst, offset, lag, kind)
+            return Coupling(src, dst, offset, lag, kind)
     return None
 
 
@@ -123,17 +123,17 @@ class Loads(NamedTuple):
     own_ns: int
 
 
-def fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
+def find_fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
     """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
     on_main = host.tasks_of(main)
     fetch = on_main[events.named(MULTI_PROCESS, host.event[on_main]) & ~host.is_call[on_main]]
     if not len(fetch):
         return None
     whole = host.end_ns[fetch] - host.start_ns[fetch]
-    return _arrivals(host.end_ns, fetch, whole)
+    return _find_arrivals(host.end_ns, fetch, whole)
 
 
-def marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
+def find_marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
     """Find waiting between the end of a step range and the next step, outside all ranges.
 
     Parameters
@@ -146,10 +146,10 @@ def marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
     before = markers[1:] - 1
     began = np.maximum(range_ends[:-1], host.end_ns[before])
     pause = np.clip(host.start_ns[markers[1:]] - began, 0, None)
-    return _arrivals(host.start_ns, markers[1:], pause)
+    return _find_arrivals(host.start_ns, markers[1:], pause)
 
 
-def _arrivals(time_ns: Ints, consumer: Ints, pause: Ints) -> Loads | None:
+def _find_arrivals(time_ns: Ints, consumer: Ints, pause: Ints) -> Loads | None:
     own = int(min(np.quantile(pause, USUAL_PAUSE), FETCH_WORK_NS))
     waited = pause - own > WAIT_NS
     if not waited.any():

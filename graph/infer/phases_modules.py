@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from foretrace.graph.infer.host_tasks import nearest_flagged
+from foretrace.graph.infer.host_tasks import find_enclosing
 from foretrace.graph.model import PHASES
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MODULE = re.compile(r"^##(?!\s)")
 _CODE = {name: code for code, name in enumerate(PHASES)}
 
 
-def phases(events: Events, host: Host, threads: Threads) -> Ints:
+def assign_phases(events: Events, host: Host, threads: Threads) -> Ints:
     """Code (index in PHASES) of each host task's phase; −1 when unknown.
 
     Named ranges decide; then autograd's own operators and thread; what remains of the training
@@ -48,14 +48,14 @@ def phases(events: Events, host: Host, threads: Threads) -> Ints:
     for name, pattern in _RANGES:
         rows = ranges[events.named(pattern, ranges)]
         _paint(phase, events, host, rows, np.full(len(rows), _CODE[name]))
-    phase[(phase < 0) & _in_backward(events, host)] = _CODE["backward"]
+    phase[(phase < 0) & _is_backward(events, host)] = _CODE["backward"]
     for name, group in (("backward", threads.subordinates), ("load", threads.loaders)):
         phase[(phase < 0) & host.on(group)] = _CODE[name]
     phase[(phase < 0) & (host.operator >= 0) & host.on([threads.main])] = _CODE["forward"]
     return phase
 
 
-def modules(events: Events, host: Host) -> tuple[Ints, list[str]]:
+def assign_modules(events: Events, host: Host) -> tuple[Ints, list[str]]:
     """Code of each host task's innermost module, and the module paths.
 
     Backward operators take the module of the forward operator with their sequence number.
@@ -66,7 +66,7 @@ def modules(events: Events, host: Host) -> tuple[Ints, list[str]]:
     module = np.full(len(host), -1, np.int64)
     if len(rows):
         _paint(module, events, host, rows, codes)
-        _backward_modules(module, events, host)
+        _assign_backward_modules(module, events, host)
     return module, [events.names[code].lstrip("#") for code in used.tolist()]
 
 
@@ -88,21 +88,21 @@ def _fill_ranges(label: Ints, first: Ints, last: Ints, codes: Ints) -> None:
         label[first[i] : last[i]] = codes[i]
 
 
-def _in_backward(events: Events, host: Host) -> NDArray[np.bool_]:
+def _is_backward(events: Events, host: Host) -> NDArray[np.bool_]:
     """Tell whether a host task's operator, or any operator around it, is autograd's."""
     is_backward = events.is_kind("op") & events.named(_BACKWARD_OP)
-    return nearest_flagged(host, is_backward) >= 0
+    return find_enclosing(host, is_backward) >= 0
 
 
-def _backward_modules(module: Ints, events: Events, host: Host) -> None:
+def _assign_backward_modules(module: Ints, events: Events, host: Host) -> None:
     sequence = events.column("sequence")
     own = host.own_event
     forward = np.flatnonzero((module >= 0) & (sequence[own] >= 0))
     module_of = dict(zip(sequence[own[forward]].tolist(), module[forward].tolist(), strict=True))
     is_node = (sequence >= 0) & (events.column("forward_thread") > 0)
-    node = nearest_flagged(host, is_node)
+    node = find_enclosing(host, is_node)
     current, thread = -1, None
-    for task in np.flatnonzero(_in_backward(events, host) & (module < 0)).tolist():
+    for task in np.flatnonzero(_is_backward(events, host) & (module < 0)).tolist():
         if host.thread[task] != thread:
             current, thread = -1, host.thread[task]
         if node[task] >= 0:

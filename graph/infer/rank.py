@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.device_tasks import device_tasks
-from foretrace.graph.infer.events import events_of
-from foretrace.graph.infer.host_tasks import host_tasks
-from foretrace.graph.infer.loaders import fetch_waits, find_units, marker_waits, unit_chains
-from foretrace.graph.infer.phases_modules import modules, phases
+from foretrace.graph.infer.device_tasks import collect_device_tasks
+from foretrace.graph.infer.events import select_events
+from foretrace.graph.infer.host_tasks import cut_host_tasks
+from foretrace.graph.infer.loaders import (
+    couple_units,
+    find_fetch_waits,
+    find_marker_waits,
+    find_units,
+)
+from foretrace.graph.infer.phases_modules import assign_modules, assign_phases
 from foretrace.graph.infer.steps import find_steps
-from foretrace.graph.infer.stream_events import event_edges
-from foretrace.graph.infer.stream_gaps import kernel_gaps, launch_lags, stream_lags
-from foretrace.graph.infer.threads import thread_roles
+from foretrace.graph.infer.stream_events import find_event_edges
+from foretrace.graph.infer.stream_gaps import (
+    assign_stream_lags,
+    estimate_kernel_gaps,
+    estimate_launch_lags,
+)
+from foretrace.graph.infer.threads import infer_thread_roles
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.infer.window import choose_window
 
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.device_tasks import Devices
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import Host
-    from foretrace.graph.infer.loaders import Chain, Loads, Units
+    from foretrace.graph.infer.loaders import Coupling, Loads, Units
     from foretrace.graph.infer.steps import Steps
     from foretrace.graph.infer.stream_events import StreamEdges
     from foretrace.graph.infer.threads import Threads
@@ -50,7 +59,7 @@ class InferredRank:
     """Everything about one rank; rows are host and device tasks of the whole recording.
 
     ``markers`` are host tasks of length 0 at which steps begin, in order. ``phase`` and ``module``
-    are codes per host task, ``stream_lags`` and ``launch_lags`` ns per device task.
+    are codes per host task, ``assign_stream_lags`` and ``estimate_launch_lags`` ns per device task.
     """
 
     number: int
@@ -66,7 +75,7 @@ class InferredRank:
     launch_lags: Ints
     plain_latency: int
     event_edges: StreamEdges | None
-    chains: list[Chain]
+    couplings: list[Coupling]
     loads: Loads | None
     phase: Ints
     module: Ints
@@ -88,21 +97,23 @@ def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None
     GraphError
         The rank has neither host nor device work, or *step_pattern* matches too little.
     """
-    events = events_of(trace.events, number if len(trace.meta.ranks) > 1 else None)
+    events = select_events(trace.events, number if len(trace.meta.ranks) > 1 else None)
     steps = find_steps(events, step_pattern)
-    host = host_tasks(events, steps.rows if steps else np.empty(0, np.int64))
-    devices = device_tasks(events, host)
+    host = cut_host_tasks(events, steps.rows if steps else np.empty(0, np.int64))
+    devices = collect_device_tasks(events, host)
     if not len(host) and not len(devices):
         raise GraphError(f"{trace.meta.source}: rank {number} has neither host nor device work")
-    main = steps.thread if steps else _busiest_thread(events, host, devices)
-    markers = _markers(host, steps)
+    main = steps.thread if steps else _find_busiest_thread(events, host, devices)
+    markers = _find_markers(host, steps)
     stages = find_units(events, host) if rules.loader_edges else []
-    threads = _threads(host, devices, main, stages, rules)
+    threads = _infer_threads(host, devices, main, stages, rules)
     waits = split_waiting(events, host, devices, rules, trace.meta.devices)
-    gaps = kernel_gaps(devices, host) if rules.kernel_gap else {}
+    gaps = estimate_kernel_gaps(devices, host) if rules.kernel_gap else {}
     from_start = rules.launch_from_start
-    latency, plain_latency = launch_lags(events, devices, host, waits, from_start=from_start)
-    module, module_names = modules(events, host)
+    latency, plain_latency = estimate_launch_lags(
+        events, devices, host, waits, from_start=from_start
+    )
+    module, module_names = assign_modules(events, host)
     return InferredRank(
         number=number,
         events=events,
@@ -113,21 +124,23 @@ def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None
         window=choose_window(steps, host, devices),
         markers=markers,
         gaps=gaps,
-        stream_lags=stream_lags(devices, gaps),
+        stream_lags=assign_stream_lags(devices, gaps),
         launch_lags=latency,
         plain_latency=plain_latency,
         event_edges=(
-            event_edges(events, devices, host, threads.group) if rules.event_edges else None
+            find_event_edges(events, devices, host, threads.group) if rules.event_edges else None
         ),
-        chains=unit_chains(host, stages, markers),
-        loads=_loads(events, host, steps, markers) if rules.loader_edges and not stages else None,
-        phase=phases(events, host, threads),
+        couplings=couple_units(host, stages, markers),
+        loads=_find_loads(events, host, steps, markers)
+        if rules.loader_edges and not stages
+        else None,
+        phase=assign_phases(events, host, threads),
         module=module,
         module_names=module_names,
     )
 
 
-def _busiest_thread(events: Events, host: Host, devices: Devices) -> int:
+def _find_busiest_thread(events: Events, host: Host, devices: Devices) -> int:
     """Return the thread with most launches; with most tasks where nothing was launched.
 
     One that autograd runs its nodes on works for the training loop, unless there is no other.
@@ -142,26 +155,28 @@ def _busiest_thread(events: Events, host: Host, devices: Devices) -> int:
     return int(threads[np.argmax(count)]) if len(threads) else -1
 
 
-def _markers(host: Host, steps: Steps | None) -> Ints:
+def _find_markers(host: Host, steps: Steps | None) -> Ints:
     """Host tasks of length 0 at which steps begin, in order."""
     if steps is None:
         return np.empty(0, np.int64)
     return np.flatnonzero(np.isin(host.event, steps.rows) & (host.start_ns == host.end_ns))
 
 
-def _threads(host: Host, devices: Devices, main: int, stages: list[Units], rules: Rules) -> Threads:
+def _infer_threads(
+    host: Host, devices: Devices, main: int, stages: list[Units], rules: Rules
+) -> Threads:
     loaders = tuple(dict.fromkeys(int(host.thread[stage.first[0]]) for stage in stages))
     launches = np.zeros(len(host), bool)
     launches[devices.launching] = True
-    return thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
+    return infer_thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
 
 
-def _loads(events: Events, host: Host, steps: Steps | None, markers: Ints) -> Loads | None:
+def _find_loads(events: Events, host: Host, steps: Steps | None, markers: Ints) -> Loads | None:
     """Find the batches the main thread waited for: in a fetch, else between step ranges."""
     if steps is None or steps.single:
         return None
-    seen = fetch_waits(events, host, steps.thread)
-    if seen is not None or steps.source != "step range":
-        return seen
+    waits = find_fetch_waits(events, host, steps.thread)
+    if waits is not None or steps.source != "step range":
+        return waits
     rows = host.event[markers]
-    return marker_waits(host, markers, events.start_ns[rows] + events.duration_ns[rows])
+    return find_marker_waits(host, markers, events.start_ns[rows] + events.duration_ns[rows])

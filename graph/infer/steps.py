@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.infer.events import match_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,14 +76,14 @@ def find_steps(events: Events, pattern: str | None = None) -> Steps | None:
     """
     ranges = np.flatnonzero(events.is_kind("annotation", "op") & (events.thread != -1))
     if pattern is not None:
-        return _by_pattern(events, ranges, pattern)
+        return _find_by_pattern(events, ranges, pattern)
     used = np.flatnonzero(np.bincount(events.name[ranges] + 1, minlength=1)[1:])
     shapes = {int(code): _DIGITS.sub("#", events.names[code]) for code in used}
     for source, marker in _MARKERS:
         wanted = {code: shape for code, shape in shapes.items() if marker.search(shape)}
-        found = _candidates(events, ranges, wanted)
-        if found is not None and (source != "repeated range" or _covers(events, found, ranges)):
-            return _steps(events, found, source)
+        markers = _find_candidates(events, ranges, wanted)
+        if markers is not None and (source != "repeated range" or _covers(events, markers, ranges)):
+            return _make_steps(events, markers, source)
     return None
 
 
@@ -95,19 +95,19 @@ def _covers(events: Events, rows: Ints, ranges: Ints) -> bool:
     return bool(covered > COVERAGE * (ends[ranges].max() - starts[ranges].min()))
 
 
-def _by_pattern(events: Events, ranges: Ints, pattern: str) -> Steps:
+def _find_by_pattern(events: Events, ranges: Ints, pattern: str) -> Steps:
     try:
-        hit = matching_codes(events.names, re.compile(pattern))[events.name[ranges]]
+        hit = match_names(events.names, re.compile(pattern))[events.name[ranges]]
     except (re.error, OverflowError) as error:
         raise GraphError(f"step pattern {pattern!r} is no regular expression: {error}") from None
     if hit.sum() < LEAST_MATCHES:
         raise GraphError(
             f"step pattern {pattern!r} matches {hit.sum()} ranges, at least 2 are needed"
         )
-    return _steps(events, _one_thread(events, ranges[hit]), f"pattern {pattern!r}")
+    return _make_steps(events, _keep_one_thread(events, ranges[hit]), f"pattern {pattern!r}")
 
 
-def _candidates(events: Events, ranges: Ints, wanted: dict[int, str]) -> Ints | None:
+def _find_candidates(events: Events, ranges: Ints, wanted: dict[int, str]) -> Ints | None:
     """Return the rows of the longest-lasting repeated shape, ``None`` without any."""
     if not wanted:
         return None
@@ -124,17 +124,17 @@ def _candidates(events: Events, ranges: Ints, wanted: dict[int, str]) -> Ints | 
         pick = int(np.argmax(total))
         return rows[number == pick] if distinct[pick].startswith("ProfilerStep") else None
     pick = int(np.argmax(np.where(repeated, total, -1)))
-    return _one_thread(events, rows[number == pick])
+    return _keep_one_thread(events, rows[number == pick])
 
 
-def _one_thread(events: Events, rows: Ints) -> Ints:
+def _keep_one_thread(events: Events, rows: Ints) -> Ints:
     """Return the rows of the thread that has most of them, in order of their start."""
     threads, count = np.unique(events.thread[rows], return_counts=True)
     rows = rows[events.thread[rows] == threads[np.argmax(count)]]
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _steps(events: Events, rows: Ints, source: str) -> Steps:
+def _make_steps(events: Events, rows: Ints, source: str) -> Steps:
     starts = events.start_ns[rows]
     keep = np.append([True], np.diff(starts) > 0)
     starts, rows = starts[keep], rows[keep]

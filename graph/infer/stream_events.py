@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.graph.infer.api_calls import launch_order
-from foretrace.graph.infer.events import last_with
+from foretrace.graph.infer.api_calls import order_launches
+from foretrace.graph.infer.events import find_last
 from foretrace.graph.infer.host_tasks import WAIT_EVENT_CALLS
 from foretrace.graph.infer.stream_gaps import BACK_TO_BACK_NS
 
@@ -42,7 +42,7 @@ class _Waiting(NamedTuple):
     recorded_ns: Ints
 
 
-def event_edges(events: Events, devices: Devices, host: Host, group: Ints) -> StreamEdges:
+def find_event_edges(events: Events, devices: Devices, host: Host, group: Ints) -> StreamEdges:
     """Find an edge for every wait of one stream for another.
 
     The recorded source is used where synchronisation records name it. Elsewhere the source is,
@@ -58,49 +58,51 @@ def event_edges(events: Events, devices: Devices, host: Host, group: Ints) -> St
     if not len(calls) or not len(devices.launching):
         none = np.empty(0, np.int64)
         return StreamEdges(none, none, none.astype(bool))
-    waiting = _waiting(events, devices, host, calls)
-    per_lane = launch_order(host, devices)
+    waiting = _read_waits(events, devices, host, calls)
+    per_lane = order_launches(host, devices)
     called_ns = host.start_ns[calls]
-    target = _next_launch(per_lane, waiting.lane, called_ns)
-    own_lanes = _lanes_of_groups(devices, group)[:, group[calls]]
-    parts = []
+    target = _find_next_launch(per_lane, waiting.lane, called_ns)
+    own_lanes = _find_lanes(devices, group)[:, group[calls]]
+    edges: list[StreamEdges] = []
     for lane, launches in enumerate(per_lane):
         named = (waiting.source == lane) & (target >= 0)
         guess = (waiting.source < 0) & (target >= 0) & (waiting.lane != lane) & own_lanes[lane]
         moment = np.where(named, waiting.recorded_ns, called_ns)
         slot = np.searchsorted(launches.called_ns, moment) - 1
         slot = _walk_back(slot, guess, devices, launches.task, target)
-        found = (named | guess) & (slot >= 0)
-        parts.append(StreamEdges(launches.task[slot[found]], target[found], named[found]))
-    src, dst, recorded = (np.concatenate(part) for part in zip(*parts, strict=True))
+        has_source = (named | guess) & (slot >= 0)
+        edges.append(
+            StreamEdges(launches.task[slot[has_source]], target[has_source], named[has_source])
+        )
+    src, dst, recorded = (np.concatenate(column) for column in zip(*edges, strict=True))
     keep = devices.lane[src] != devices.lane[dst]
     src, dst, recorded = src[keep], dst[keep], recorded[keep]
     _, first = np.unique(src * len(devices) + dst, return_index=True)
     return StreamEdges(src[first], dst[first], recorded[first])
 
 
-def _waiting(events: Events, devices: Devices, host: Host, calls: Ints) -> _Waiting:
+def _read_waits(events: Events, devices: Devices, host: Host, calls: Ints) -> _Waiting:
     """Read the waits off their synchronisation records, else off the thread's next launch."""
     of_call = events.correlation[host.event]
     records = np.flatnonzero(events.is_kind("sync") & (events.correlation >= 0))
-    at = last_with(events.correlation[records], of_call[calls])
-    lane = _next_lane_of_thread(devices, host, calls)
+    at = find_last(events.correlation[records], of_call[calls])
+    lane = _find_next_lane(devices, host, calls)
     source = np.full(len(calls), -1, np.int64)
     recorded_ns = host.start_ns[calls].copy()
-    known = np.flatnonzero(at >= 0)
-    record = records[at[known]]
-    waiter = last_with(devices.stream, events.column("stream")[record])
-    lane[known] = np.where(waiter >= 0, devices.lane[waiter], lane[known])
+    named = np.flatnonzero(at >= 0)
+    record = records[at[named]]
+    waiter = find_last(devices.stream, events.column("stream")[record])
+    lane[named] = np.where(waiter >= 0, devices.lane[waiter], lane[named])
     identified = np.flatnonzero(host.is_call & (of_call >= 0))
-    recorder = last_with(of_call[identified], events.column("wait_event")[record])
-    awaited = last_with(devices.stream, events.column("wait_stream")[record])
+    recorder = find_last(of_call[identified], events.column("wait_event")[record])
+    awaited = find_last(devices.stream, events.column("wait_stream")[record])
     both = (recorder >= 0) & (awaited >= 0)
-    source[known[both]] = devices.lane[awaited[both]]
-    recorded_ns[known[both]] = host.start_ns[identified[recorder[both]]]
+    source[named[both]] = devices.lane[awaited[both]]
+    recorded_ns[named[both]] = host.start_ns[identified[recorder[both]]]
     return _Waiting(lane, source, recorded_ns)
 
 
-def _next_lane_of_thread(devices: Devices, host: Host, calls: Ints) -> Ints:
+def _find_next_lane(devices: Devices, host: Host, calls: Ints) -> Ints:
     """Lane of the next launch each call's thread makes (−1: none follows)."""
     linked = devices.launch >= 0
     lane = np.full(len(host), -1, np.int64)
@@ -112,7 +114,7 @@ def _next_lane_of_thread(devices: Devices, host: Host, calls: Ints) -> Ints:
     return np.where(same, lane[following], -1)
 
 
-def _lanes_of_groups(devices: Devices, group: Ints) -> Flags:
+def _find_lanes(devices: Devices, group: Ints) -> Flags:
     """Tell whether a group of threads ever launches on a lane: [lane, group]."""
     used = np.zeros((devices.lanes, int(group.max(initial=0)) + 1), bool)
     linked = devices.launch >= 0
@@ -120,7 +122,7 @@ def _lanes_of_groups(devices: Devices, group: Ints) -> Flags:
     return used
 
 
-def _next_launch(per_lane: list[LaneLaunches], waiting: Ints, moment: Ints) -> Ints:
+def _find_next_launch(per_lane: list[LaneLaunches], waiting: Ints, moment: Ints) -> Ints:
     """Return the first task launched on each waiting lane from *moment* on (−1: none)."""
     target = np.full(len(waiting), -1, np.int64)
     for lane, (called, tasks) in enumerate(per_lane):

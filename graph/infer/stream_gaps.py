@@ -34,20 +34,20 @@ LARGE_COPY_BYTES = 64 * 1024
 _KINDS = len(DEVICE_KINDS)
 
 
-def kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
+def estimate_kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
     """Mean pause between back-to-back tasks of one stream, by kind before and after, in ns.
 
     Only pairs count whose second task was launched well before the first one ended, while no
     other stream of the device was at work (where there are such pairs at all).
     """
     before = devices.before()
-    known = np.flatnonzero((before >= 0) & (devices.launch >= 0))
-    pause = devices.start_ns[known] - devices.end_ns[before[known]]
-    waiting = host.end_ns[devices.launch[known]] + BACK_TO_BACK_NS < devices.end_ns[before[known]]
+    later = np.flatnonzero((before >= 0) & (devices.launch >= 0))
+    pause = devices.start_ns[later] - devices.end_ns[before[later]]
+    waiting = host.end_ns[devices.launch[later]] + BACK_TO_BACK_NS < devices.end_ns[before[later]]
     keep = waiting & (pause >= 0) & (pause < GAP_LIMIT_NS)
-    alone = ~_shared(devices)[known]
+    alone = ~_is_shared(devices)[later]
     keep &= alone if (keep & alone).any() else keep
-    pair = _pair(devices, before)[known[keep]]
+    pair = _number_pairs(devices, before)[later[keep]]
     count = np.bincount(pair, minlength=_KINDS**2)
     total = np.bincount(pair, weights=pause[keep], minlength=_KINDS**2)
     return {
@@ -56,13 +56,13 @@ def kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
     }
 
 
-def _pair(devices: Devices, before: Ints) -> Ints:
+def _number_pairs(devices: Devices, before: Ints) -> Ints:
     """Return one number for the kinds of each task's predecessor and of the task."""
     pairs: Ints = devices.kind[before] * _KINDS + devices.kind
     return pairs
 
 
-def _shared(devices: Devices) -> NDArray[np.bool_]:
+def _is_shared(devices: Devices) -> NDArray[np.bool_]:
     """Tell per task whether a kernel of another stream was running when it started."""
     shared = np.zeros(len(devices), bool)
     kernels = np.flatnonzero(devices.kind != MEMCPY)
@@ -78,15 +78,15 @@ def _shared(devices: Devices) -> NDArray[np.bool_]:
     return shared
 
 
-def stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> Ints:
+def assign_stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> Ints:
     """Per device task: the gap after the task before it on its stream (0 for the first)."""
     fallback = int(np.median(list(gaps.values()))) if gaps else 0
     gap = [gaps.get((a, b), fallback) for a in DEVICE_KINDS for b in DEVICE_KINDS]
     before = devices.before()
-    return np.where(before >= 0, np.array(gap, np.int64)[_pair(devices, before)], 0)
+    return np.where(before >= 0, np.array(gap, np.int64)[_number_pairs(devices, before)], 0)
 
 
-def launch_lags(
+def estimate_launch_lags(
     events: Events, devices: Devices, host: Host, waits: Waits, *, from_start: bool
 ) -> tuple[Ints, int]:
     """Per device task: call start to earliest start, and the median over plain kernels, in ns.
@@ -103,7 +103,7 @@ def launch_lags(
     idle &= ~(waits.locked[call] | waits.queued[call])
     latency = devices.start_ns - host.start_ns[call]
     usable = idle & (latency >= 0) & (latency < LATENCY_LIMIT_NS)
-    group = _launch_classes(events, devices)
+    group = _classify_launches(events, devices)
     kernels = usable & (group == _PLAIN)
     overall = int(np.median(latency[kernels])) if kernels.any() else DEFAULT_LATENCY_NS
     lags = np.full(len(devices), overall, np.int64)
@@ -117,7 +117,7 @@ def launch_lags(
 _PLAIN, _FILL = -1, -2
 
 
-def _launch_classes(events: Events, devices: Devices) -> Ints:
+def _classify_launches(events: Events, devices: Devices) -> Ints:
     """Tell apart copies by name and size, memory fills, and everything else."""
     size = np.nan_to_num(events.column("bytes")[devices.event], nan=0)
     name = events.name[devices.event].astype(np.int64)

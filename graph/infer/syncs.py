@@ -20,7 +20,7 @@ from foretrace.graph.infer.api_calls import (
     STREAM,
     SYNC_WORK_NS,
 )
-from foretrace.graph.infer.events import last_with
+from foretrace.graph.infer.events import find_last
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def explain_syncs(events: Events, host: Host, devices: Devices, calls: Calls, wa
         return
     of_stream, of_event = (events.named(p, host.event[syncs]) for p in (_STREAM_SYNC, _EVENT_SYNC))
     scope = np.select([of_stream, of_event], [STREAM, EVENT], DEVICE)
-    lane = np.where(of_stream, _awaited_lane(events, host, devices, syncs), -1)
+    lane = np.where(of_stream, _find_awaited_lane(events, host, devices, syncs), -1)
     begin, end = host.start_ns[syncs], host.end_ns[syncs]
-    task, done = _latest_launched(devices, calls.on_lane, begin)
+    task, done = _find_latest_launched(devices, calls.on_lane, begin)
     possible = np.where(done <= end + SLACK_NS, done, -1)
     released = np.where(
         lane >= 0, done[lane, np.arange(len(syncs))], possible.max(axis=0, initial=-1)
@@ -72,17 +72,17 @@ def explain_syncs(events: Events, host: Host, devices: Devices, calls: Calls, wa
     )
 
 
-def _awaited_lane(events: Events, host: Host, devices: Devices, syncs: Ints) -> Ints:
+def _find_awaited_lane(events: Events, host: Host, devices: Devices, syncs: Ints) -> Ints:
     """Lane a stream synchronisation waits for: by its record, else its thread's last launch's."""
-    lane = _lane_before(host, devices, syncs)
+    lane = _find_lane_before(host, devices, syncs)
     records = np.flatnonzero(events.is_kind("sync"))
-    at = last_with(events.correlation[records], events.correlation[host.event[syncs]])
+    at = find_last(events.correlation[records], events.correlation[host.event[syncs]])
     named = np.where(at >= 0, events.column("wait_stream")[records[at]] if len(records) else -1, -1)
-    found = last_with(devices.stream, named)
-    return np.where(found >= 0, devices.lane[found], lane)
+    last = find_last(devices.stream, named)
+    return np.where(last >= 0, devices.lane[last], lane)
 
 
-def _lane_before(host: Host, devices: Devices, syncs: Ints) -> Ints:
+def _find_lane_before(host: Host, devices: Devices, syncs: Ints) -> Ints:
     lane = np.full(len(host), -1, np.int64)
     linked = devices.launch >= 0
     lane[devices.launch[linked]] = devices.lane[linked]
@@ -95,7 +95,7 @@ def _lane_before(host: Host, devices: Devices, syncs: Ints) -> Ints:
     return np.where(same_thread, lane[before], -1)
 
 
-def _latest_launched(
+def _find_latest_launched(
     devices: Devices, on_lane: list[LaneLaunches], moments: Ints
 ) -> tuple[Ints, Ints]:
     """Per lane and moment: the last task launched before it, and that task's end (−1: none)."""
@@ -103,9 +103,9 @@ def _latest_launched(
     done = np.full((len(on_lane), len(moments)), -1, np.int64)
     for lane, (called, tasks) in enumerate(on_lane):
         slot = np.searchsorted(called, moments) - 1
-        known = slot >= 0
-        task[lane, known] = tasks[slot[known]]
-        done[lane, known] = devices.end_ns[tasks[slot[known]]]
+        exists = slot >= 0
+        task[lane, exists] = tasks[slot[exists]]
+        done[lane, exists] = devices.end_ns[tasks[slot[exists]]]
     return task, done
 
 
@@ -113,5 +113,5 @@ def _share_return(waits: Waits, syncs: Ints, api: Ints) -> None:
     """Give every call of one API the median return lag of the calls of it that waited."""
     for value in np.unique(api):
         same = syncs[api == value]
-        seen = waits.return_ns[same][waits.return_ns[same] > 0]
-        waits.return_ns[same] = int(np.median(seen)) if len(seen) else 0
+        lags = waits.return_ns[same][waits.return_ns[same] > 0]
+        waits.return_ns[same] = int(np.median(lags)) if len(lags) else 0

@@ -58,7 +58,7 @@ class Threads:
     edges: tuple[HostEdges, ...]
 
 
-def thread_roles(
+def infer_thread_roles(
     host: Host, main: int, loaders: tuple[int, ...], launches: Flags, *, fork_join: bool
 ) -> Threads:
     """Give each thread its role and couple the threads that follow the main one.
@@ -85,48 +85,48 @@ def thread_roles(
         if thread in loaders:
             group[mine] = 1 + loaders.index(thread)
             continue
-        gap, inside = _inside_gaps(host, on_main, mine)
+        gap, inside = _find_gaps(host, on_main, mine)
         has_launches = bool(launches[mine].any())
-        works_in_turn = has_launches or _fills(host, on_main, mine, gap)
+        works_in_turn = has_launches or _fills_gaps(host, on_main, mine, gap)
         if inside.mean() >= SUBORDINATE_SHARE and works_in_turn:
             subordinates.append(thread)
             if fork_join:
-                edges.append(_fork_join(host, on_main, mine[inside], gap[inside], waited))
+                edges.append(_couple_by_fork_join(host, on_main, mine[inside], gap[inside], waited))
             continue
         group[mine] = 1 + len(others) + len(loaders)
         others.append(thread)
         if has_launches:
-            edges.append(_wake_ups(host, on_main, mine, waited))
+            edges.append(_couple_by_wake_up(host, on_main, mine, waited))
     return Threads(main, tuple(subordinates), loaders, tuple(others), group, waited, tuple(edges))
 
 
-def _inside_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
+def _find_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
     """Per task of a thread: the main task before it, and whether it fits before the next one."""
     last = len(on_main) - 1
     if last < 1:
         return np.zeros(len(mine), np.int64), np.zeros(len(mine), bool)
-    before = _last_begun(host.start_ns[on_main], host.start_ns[mine])
-    known = (before >= 0) & (before < last)
+    before = _find_last_begun(host.start_ns[on_main], host.start_ns[mine])
+    between = (before >= 0) & (before < last)
     slot = np.clip(before, 0, last - 1)
     left = host.end_ns[on_main[slot]] - SLACK_NS
     right = host.start_ns[on_main[slot + 1]] + SLACK_NS
     fits = (host.start_ns[mine] >= left) & (host.end_ns[mine] <= right)
-    return slot, fits | ~known
+    return slot, fits | ~between
 
 
 @njit(cache=True)
-def _last_begun(starts: Ints, moments: Ints) -> Ints:
+def _find_last_begun(starts: Ints, moments: Ints) -> Ints:
     """Index of the last of *starts* not after each of *moments*, both in order; −1: none."""
-    found = np.empty(len(moments), np.int64)
+    last = np.empty(len(moments), np.int64)
     at = 0
     for i in range(len(moments)):
         while at < len(starts) and starts[at] <= moments[i]:
             at += 1
-        found[i] = at - 1
-    return found
+        last[i] = at - 1
+    return last
 
 
-def _fills(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
+def _fills_gaps(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
     """Tell whether the thread works through most of the pauses it lies in.
 
     A watchdog only looks in.
@@ -137,7 +137,9 @@ def _fills(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
     return bool(2 * work.sum() > pause.sum())
 
 
-def _fork_join(host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags) -> HostEdges:
+def _couple_by_fork_join(
+    host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags
+) -> HostEdges:
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
     gap, mine = gap[length > FORK_GAP_NS], mine[length > FORK_GAP_NS]
@@ -158,13 +160,13 @@ def _fork_join(host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags) 
     )
 
 
-def _wake_ups(host: Host, on_main: Ints, mine: Ints, waited: Flags) -> HostEdges:
+def _couple_by_wake_up(host: Host, on_main: Ints, mine: Ints, waited: Flags) -> HostEdges:
     """Return what woke a helper thread after each pause: what the main thread did just before."""
     pause = np.append([WAKE_GAP_NS + 1], host.start_ns[mine[1:]] - host.end_ns[mine[:-1]])
     woken = mine[pause > WAKE_GAP_NS]
     before = np.searchsorted(host.end_ns[on_main], host.start_ns[woken], side="right") - 1
-    known = before >= 0
-    woken, waker = woken[known], on_main[before[known]]
+    has_waker = before >= 0
+    woken, waker = woken[has_waker], on_main[before[has_waker]]
     waited[woken] = True
     lag = np.clip(host.start_ns[woken] - host.end_ns[waker], 0, None)
     return HostEdges(waker, woken, lag, np.repeat("fork", len(woken)), "wake-up")

@@ -20,10 +20,10 @@ from foretrace.graph.infer.api_calls import (
     SYNC_WORK_NS,
     Calls,
     Waits,
-    survey,
+    measure_calls,
 )
 from foretrace.graph.infer.device_tasks import MEMCPY
-from foretrace.graph.infer.events import matching_codes
+from foretrace.graph.infer.events import match_names
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
 from foretrace.graph.infer.syncs import explain_syncs
 
@@ -76,7 +76,7 @@ def split_waiting(
     waits = Waits.none(host)
     if not len(host) or not len(devices):
         return waits
-    calls = survey(events, host, devices)
+    calls = measure_calls(events, host, devices)
     most = calls.outstanding.max()
     if most <= QUEUE_LIMIT + 1 and _is_nvidia(events, host, makers):
         waits.queue_depth = QUEUE_LIMIT
@@ -113,8 +113,8 @@ def _explain_blocking_copies(
     event = devices.event[copies]
     name, api = events.name[event], events.name[host.event[call]]
     is_large = np.nan_to_num(events.column("bytes")[event], nan=0) > PAGEABLE_BYTES
-    is_download = matching_codes(events.names, _DOWNLOADS)[name]
-    is_upload = matching_codes(events.names, _UPLOADS)[name]
+    is_download = match_names(events.names, _DOWNLOADS)[name]
+    is_upload = match_names(events.names, _UPLOADS)[name]
     late = host.end_ns[call] - devices.end_ns[copies]
     returns = np.where(
         is_download, (late >= -SLACK_NS) & (late <= RETURN_NS), np.abs(late) <= STAGING_NS
@@ -156,12 +156,14 @@ def _explain_driver_lock(events: Events, host: Host, calls: Calls, waits: Waits)
     is_sync[at] = events.named(SYNC_CALLS, host.event[at])
     suspects = np.flatnonzero(long_call & (waits.wait == NONE) & ~is_sync)
     usual = calls.usual_ns
-    stalled, holder = _began_during(host, suspects, np.flatnonzero(waits.holds_lock & long_call))
+    stalled, holder = _pair_begun_during(
+        host, suspects, np.flatnonzero(waits.holds_lock & long_call)
+    )
     waits.locked[stalled] = True
     beyond = np.clip(host.end_ns[stalled] - host.end_ns[holder] - AFTER_NS, 0, None)
     waits.work_ns[stalled] = usual[stalled] + beyond
     left = suspects[~waits.locked[suspects]]
-    for call, near in _ended_together(host, left, np.flatnonzero(long_call & ~is_sync)):
+    for call, near in _pair_ended_together(host, left, np.flatnonzero(long_call & ~is_sync)):
         holders = near[~waits.locked[near]]
         if len(holders):
             waits.locked[call] = True
@@ -170,7 +172,7 @@ def _explain_driver_lock(events: Events, host: Host, calls: Calls, waits: Waits)
     waits.counts["calls blocked by the driver lock"] = int(waits.locked.sum())
 
 
-def _began_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
+def _pair_begun_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
     """Pair each call with another thread's holder that it began during and outlasted."""
     if not len(holders):
         return holders, holders
@@ -183,7 +185,7 @@ def _began_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
     return calls[paired], holder[paired]
 
 
-def _ended_together(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
+def _pair_ended_together(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
     """Pair each call with the other threads' holders that began no later and end with it."""
     holders = holders[np.argsort(host.end_ns[holders], kind="stable")]
     ends = host.end_ns[holders]

@@ -55,20 +55,20 @@ class Window:
 def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
     """Leave out warm-up steps and steps with lost device events; measure the rest."""
     if steps is None or steps.single:
-        return _whole(steps, host, devices)
+        return _take_whole(steps, host, devices)
     starts = steps.starts_ns
     first = steps.count // WARM_UP_SHARE if steps.count >= WARM_UP_SHARE else 0
     last = steps.count
     notes: list[str] = []
-    good = _complete_steps(starts, host, devices)
+    good = _is_complete(starts, host, devices)
     if not good[first:last].all() and good[first:last].any():
         lost = int((~good).sum())
-        first, last = _longest_run(good, first)
+        first, last = _find_longest_run(good, first)
         notes.append(f"{lost} of {steps.count} steps have lost device events and are left out")
     span = starts[first : last + 1]
     host_ns = float(span[-1] - span[0]) / (last - first)
-    device_starts = _device_starts(starts, host, devices)[first : last + 1]
-    device_ns = _period(device_starts)
+    device_starts = _find_device_starts(starts, host, devices)[first : last + 1]
+    device_ns = _mean_period(device_starts)
     measured, samples = host_ns, np.diff(span)
     if device_ns > RUN_AHEAD * host_ns:
         steady = np.diff(device_starts)
@@ -86,7 +86,7 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
     )
 
 
-def _whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
+def _take_whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
     """Return the whole recording, or its only step, as one step."""
     if steps is not None:
         start, end = steps.starts_ns.tolist()
@@ -96,7 +96,7 @@ def _whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
         end = int(host.end_ns.max()) + 1 if len(host) else int(devices.end_ns.max())
         note = "no steps were found: the whole recording counts as one"
     inside = devices.launch >= 0
-    inside[inside] = _between(host.start_ns[devices.launch[inside]], start, end)
+    inside[inside] = _is_between(host.start_ns[devices.launch[inside]], start, end)
     span = 0
     if inside.any():
         span = int(devices.end_ns[inside].max() - devices.start_ns[inside].min())
@@ -113,11 +113,11 @@ def _whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
     )
 
 
-def _between(time: Ints, start: int, end: int) -> NDArray[np.bool_]:
+def _is_between(time: Ints, start: int, end: int) -> NDArray[np.bool_]:
     return (time >= start) & (time < end)
 
 
-def _complete_steps(starts: Ints, host: Host, devices: Devices) -> NDArray[np.bool_]:
+def _is_complete(starts: Ints, host: Host, devices: Devices) -> NDArray[np.bool_]:
     """Tell which steps have about as much device work as the median step."""
     linked = devices.launch >= 0
     if not linked.any():
@@ -128,7 +128,7 @@ def _complete_steps(starts: Ints, host: Host, devices: Devices) -> NDArray[np.bo
     return complete
 
 
-def _longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
+def _find_longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
     """First and one past the last step of the longest run of good ones from *first* on."""
     padded = np.concatenate([[False], good[first:], [False]]).astype(int)
     begin = np.flatnonzero(np.diff(padded) == 1)
@@ -137,7 +137,7 @@ def _longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
     return first + int(begin[pick]), first + int(end[pick])
 
 
-def _device_starts(starts: Ints, host: Host, devices: Devices) -> NDArray[np.float64]:
+def _find_device_starts(starts: Ints, host: Host, devices: Devices) -> NDArray[np.float64]:
     """Start of each step's first task on the busiest stream; NaN where it has none."""
     result = np.full(len(starts), np.nan)
     linked = np.flatnonzero(devices.launch >= 0)
@@ -153,9 +153,9 @@ def _device_starts(starts: Ints, host: Host, devices: Devices) -> NDArray[np.flo
     return result
 
 
-def _period(moments: NDArray[np.float64]) -> float:
+def _mean_period(moments: NDArray[np.float64]) -> float:
     """Return the mean distance of the known ones among *moments*, NaN of fewer than two."""
-    known = np.flatnonzero(np.isfinite(moments))
-    if not len(known) or known[0] == known[-1]:
+    finite = np.flatnonzero(np.isfinite(moments))
+    if not len(finite) or finite[0] == finite[-1]:
         return float("nan")
-    return float((moments[known[-1]] - moments[known[0]]) / (known[-1] - known[0]))
+    return float((moments[finite[-1]] - moments[finite[0]]) / (finite[-1] - finite[0]))

@@ -36,16 +36,16 @@ from foretrace.graph.operation_timeline.operations import (
     SCATTER,
     TRANSFERS,
     Operations,
+    arrange,
     check_places,
-    places,
-    whole_steps,
+    keep_whole_steps,
 )
 from foretrace.graph.operation_timeline.tables import (
     Edges,
     Tasks,
-    edge_table,
-    lane_table,
-    task_table,
+    make_edge_table,
+    make_lane_table,
+    make_task_table,
 )
 from foretrace.graph.state import Grid, JobState
 from foretrace.tracer.readers.operation_timeline import SHAPE
@@ -75,7 +75,7 @@ class _Meetings(NamedTuple):
         return int(self.of.max(initial=-1)) + 1
 
 
-def build_timeline(trace: Trace, rules: Rules) -> Graph:
+def build_operation_graph(trace: Trace, rules: Rules) -> Graph:
     """Build the graph of all whole steps of *trace*.
 
     ``rules.kernel_gap`` adds the host's delay before an operation, estimated per kind of operation;
@@ -87,25 +87,27 @@ def build_timeline(trace: Trace, rules: Rules) -> Graph:
         An operation is unknown, or the stages' operations do not match one another.
     """
     replicas, stages = (int(trace.meta.extra[SHAPE][name]) for name in ("dp", "pp"))
-    operations, left_out = whole_steps(trace)
-    at = places(operations, replicas, stages)
+    operations, left_out = keep_whole_steps(trace)
+    at = arrange(operations, replicas, stages)
     check_places(at, trace.meta.source)
-    met = _meetings(at)
+    met = _find_meetings(at)
     unit = np.arange(len(operations.name))
     unit[met.members] = len(unit) + met.of
-    tasks = _spans(operations, unit, len(met))
-    edges = _joined(_dependencies(operations, at), unit, met, tasks)
+    tasks = _span_tasks(operations, unit, len(met))
+    edges = _lead_to_meetings(_find_dependencies(operations, at), unit, met, tasks)
     lag_ns = np.zeros(len(edges.src), np.int64)
     if rules.kernel_gap:
-        lag_ns = _host_delays(edges, tasks, _alike(operations, unit, stages, len(met)))
+        lag_ns = _estimate_host_delays(
+            edges, tasks, _number_alike(operations, unit, stages, len(met))
+        )
     lengths = (tasks.end - tasks.start)[tasks.marks]
     notes = [f"{len(lengths)} sampled steps: each begins for all ranks at once"]
     if left_out:
         notes.append(f"{left_out} steps have lost operations and are left out")
     return Graph(
-        tasks=task_table(operations, tasks, len(met)),
-        edges=edge_table(edges, lag_ns, int(tasks.marks[0])),
-        lanes=lane_table(operations),
+        tasks=make_task_table(operations, tasks, len(met)),
+        edges=make_edge_table(edges, lag_ns, int(tasks.marks[0])),
+        lanes=make_lane_table(operations),
         operators=table(OPERATOR_COLUMNS, {}, 0),
         meta=trace.meta,
         steps=len(lengths),
@@ -117,12 +119,13 @@ def build_timeline(trace: Trace, rules: Rules) -> Graph:
     )
 
 
-def _dependencies(found: Operations, at: Places) -> Edges:
+def _find_dependencies(operations: Operations, at: Places) -> Edges:
     """Return what each operation of a rank waits for on its own rank (rules 1 to 3)."""
     names = list(OPERATIONS)
-    rows = np.flatnonzero(np.isin(found.name, [*map(names.index, (FORWARD, BACKWARD, COLLECT))]))
+    computes = [names.index(name) for name in (FORWARD, BACKWARD, COLLECT)]
+    rows = np.flatnonzero(np.isin(operations.name, computes))
     shape = at[FORWARD].shape[:3]
-    lane = found.step * (shape[1] * shape[2]) + found.rank
+    lane = operations.step * (shape[1] * shape[2]) + operations.rank
     follows = lane[rows[1:]] == lane[rows[:-1]]
     first, last = np.empty(shape, np.int64), np.empty(shape, np.int64)
     first.ravel()[lane[rows[::-1]]] = rows[::-1]
@@ -141,10 +144,10 @@ def _dependencies(found: Operations, at: Places) -> Edges:
         for here in np.moveaxis(at[name], 3, 0):
             parts.append((before, here, "event"))
             before = np.where(here >= 0, here, before)
-    return _edges(parts)
+    return _join_edges(parts)
 
 
-def _edges(parts: list[tuple[Ints, Ints, str]]) -> Edges:
+def _join_edges(parts: list[tuple[Ints, Ints, str]]) -> Edges:
     """Join lists of edges; what lacks one of its ends is none."""
     src = np.concatenate([before.ravel() for before, _, _ in parts])
     dst = np.concatenate([after.ravel() for _, after, _ in parts])
@@ -155,7 +158,7 @@ def _edges(parts: list[tuple[Ints, Ints, str]]) -> Edges:
     return Edges(src[real], dst[real], kind[real])
 
 
-def _meetings(at: Places) -> _Meetings:
+def _find_meetings(at: Places) -> _Meetings:
     """Find who communicates together: both ends of a transfer, and the groups of rule 3."""
     groups = [
         np.moveaxis(at[name], axis, -1).reshape(-1, at[name].shape[axis])
@@ -182,25 +185,25 @@ def _meetings(at: Places) -> _Meetings:
     return _Meetings(members[present], np.unique(number[present], return_inverse=True)[1])
 
 
-def _spans(found: Operations, unit: Ints, meetings: int) -> Tasks:
+def _span_tasks(operations: Operations, unit: Ints, meetings: int) -> Tasks:
     """Return when each task was recorded; a meeting is where the last of its members began."""
-    count, steps = len(unit), int(found.step.max()) + 1
+    count, steps = len(unit), int(operations.step.max()) + 1
     marks = count + meetings + np.arange(steps)
     start = np.zeros(count + meetings + steps, np.int64)
     step = np.zeros_like(start)
-    for own, of in ((found.start, start), (found.step, step)):
+    for own, of in ((operations.start, start), (operations.step, step)):
         np.maximum.at(of, unit, own)
         of[:count] = own
     step[marks] = np.arange(steps)
     start[marks] = np.iinfo(np.int64).max
-    np.minimum.at(start, marks[found.step], found.start)
+    np.minimum.at(start, marks[operations.step], operations.start)
     end = start.copy()
-    end[:count] += found.duration
-    np.maximum.at(end, marks[found.step], end[:count])
+    end[:count] += operations.duration
+    np.maximum.at(end, marks[operations.step], end[:count])
     return Tasks(step, start, end, marks)
 
 
-def _joined(depends: Edges, unit: Ints, met: _Meetings, tasks: Tasks) -> Edges:
+def _lead_to_meetings(depends: Edges, unit: Ints, met: _Meetings, tasks: Tasks) -> Edges:
     """Let dependencies lead to meetings, meetings to their members, and steps to one another."""
     depends = depends._replace(dst=unit[depends.dst])
     free, last = (np.ones(len(tasks.step), bool) for _ in range(2))
@@ -208,7 +211,7 @@ def _joined(depends: Edges, unit: Ints, met: _Meetings, tasks: Tasks) -> Edges:
     free[depends.dst] = free[met.members] = False
     last[depends.src] = last[unit[met.members]] = False
     begins, ends = np.flatnonzero(free), np.flatnonzero(last)
-    together = _edges(
+    together = _join_edges(
         [
             (unit[met.members], met.members, "collective"),
             (tasks.marks[tasks.step[begins]], begins, "event"),
@@ -218,20 +221,20 @@ def _joined(depends: Edges, unit: Ints, met: _Meetings, tasks: Tasks) -> Edges:
     return Edges(*(np.concatenate(pair) for pair in zip(depends, together, strict=True)))
 
 
-def _alike(found: Operations, unit: Ints, stages: int, meetings: int) -> Ints:
+def _number_alike(operations: Operations, unit: Ints, stages: int, meetings: int) -> Ints:
     """Return a number per kind, "of the first stage" and "first in its step"; meetings have theirs.
 
     −1 are transfers between two ranks: what goes before their start is waiting for the other one.
     """
-    between = np.isin(found.name, [list(OPERATIONS).index(name) for name in TRANSFERS])
-    own = found.name * 4 + (found.rank % stages == 0) * 2 + (found.place == 0)
+    between = np.isin(operations.name, [list(OPERATIONS).index(name) for name in TRANSFERS])
+    own = operations.name * 4 + (operations.rank % stages == 0) * 2 + (operations.place == 0)
     own = np.where(between, -1, own)
     number = np.concatenate([own, np.zeros(meetings, np.int64)])
     number[unit[::-1]] = own[::-1]
     return number
 
 
-def _host_delays(edges: Edges, tasks: Tasks, alike: Ints) -> Ints:
+def _estimate_host_delays(edges: Edges, tasks: Tasks, alike: Ints) -> Ints:
     """Return the lag of each edge: the usual time from "all is there" to a start, for those alike.
 
     It is the host's: data loading, which only the first stage does, and launches, which such a

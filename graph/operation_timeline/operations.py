@@ -48,12 +48,12 @@ class Operations(NamedTuple):
     start: Ints
     duration: Ints
 
-    def picked(self, rows: Ints | NDArray[np.bool_]) -> Operations:
+    def pick(self, rows: Ints | NDArray[np.bool_]) -> Operations:
         """Return some rows."""
         return Operations(*(column[rows] for column in self))
 
 
-def whole_steps(trace: Trace) -> tuple[Operations, int]:
+def keep_whole_steps(trace: Trace) -> tuple[Operations, int]:
     """Return the operations of whole steps, and how many other steps are left out.
 
     A step is whole if it has as many operations of each kind and rank as most steps.
@@ -63,26 +63,26 @@ def whole_steps(trace: Trace) -> tuple[Operations, int]:
     GraphError
         There is no operation, or an unknown one.
     """
-    found = _operations(trace)
-    if not len(found.name):
+    operations = _read_operations(trace)
+    if not len(operations.name):
         raise GraphError(f"{trace.meta.source}: the timeline holds no operation to replay")
-    width = (int(found.rank.max()) + 1) * len(OPERATIONS)
-    key = found.step * width + found.rank * len(OPERATIONS) + found.name
-    count = np.bincount(key, minlength=(int(found.step.max()) + 1) * width).reshape(-1, width)
+    width = (int(operations.rank.max()) + 1) * len(OPERATIONS)
+    key = operations.step * width + operations.rank * len(OPERATIONS) + operations.name
+    count = np.bincount(key, minlength=(int(operations.step.max()) + 1) * width).reshape(-1, width)
     shapes, of, often = np.unique(count, axis=0, return_inverse=True, return_counts=True)
     whole = of.ravel() == np.lexsort((shapes.sum(axis=1), often))[-1]
-    found = found.picked(whole[found.step])
+    operations = operations.pick(whole[operations.step])
     number = np.cumsum(whole) - 1
-    return found._replace(step=number[found.step]), int((~whole).sum())
+    return operations._replace(step=number[operations.step]), int((~whole).sum())
 
 
-def _operations(trace: Trace) -> Operations:
+def _read_operations(trace: Trace) -> Operations:
     """Return the operations; each is of the step whose annotation it begins in."""
     events = trace.events
     is_mark = (events["kind"] == "annotation").to_numpy()
-    known = {name: code for code, name in enumerate(OPERATIONS)}
+    codes = {name: code for code, name in enumerate(OPERATIONS)}
     names = events["name"].cat
-    of_name = np.array([known.get(str(name), -1) for name in names.categories], np.int64)
+    of_name = np.array([codes.get(str(name), -1) for name in names.categories], np.int64)
     name = np.where(is_mark, 0, of_name[names.codes.to_numpy()])
     if (name < 0).any():
         strange = events["name"].iloc[int(np.flatnonzero(name < 0)[0])]
@@ -96,30 +96,30 @@ def _operations(trace: Trace) -> Operations:
     step = np.unique(place[mark], return_inverse=True)[1]
     every = Operations(name, step, rank, stream, place, start, duration)
     rows = np.flatnonzero(~is_mark)
-    return every.picked(rows[np.lexsort((place[rows], start[rows], rank[rows], step[rows]))])
+    return every.pick(rows[np.lexsort((place[rows], start[rows], rank[rows], step[rows]))])
 
 
-def places(found: Operations, replicas: int, stages: int) -> Places:
+def arrange(operations: Operations, replicas: int, stages: int) -> Places:
     """Return the rows of each kind of operation: [step, replica, stage, place]; −1 for none."""
-    steps = int(found.step.max()) + 1
+    steps = int(operations.step.max()) + 1
     result: Places = {}
     for code, name in enumerate(OPERATIONS):
-        rows = np.flatnonzero(found.name == code)
-        size = int(found.place[rows].max(initial=-1)) + 1
+        rows = np.flatnonzero(operations.name == code)
+        size = int(operations.place[rows].max(initial=-1)) + 1
         at = np.full((steps, replicas * stages, size), -1, np.int64)
-        at[found.step[rows], found.rank[rows], found.place[rows]] = rows
+        at[operations.step[rows], operations.rank[rows], operations.place[rows]] = rows
         result[name] = at.reshape(steps, replicas, stages, size)
     return result
 
 
-def check_places(found: Places, source: str) -> None:
+def check_places(at: Places, source: str) -> None:
     """Raise `GraphError` unless every micro-batch is computed and handed on by every stage."""
-    batches = found[FORWARD].shape[3]
+    batches = at[FORWARD].shape[3]
     if not batches:
         raise GraphError(f"{source}: the timeline holds no {FORWARD}, there is nothing to replay")
     ends = {"forward-send": -1, "backward-recv": -1, "forward-recv": 0, "backward-send": 0}
     for name in (FORWARD, BACKWARD, *TRANSFERS):
-        count = (found[name] >= 0).sum(axis=3).min(axis=(0, 1))
+        count = (at[name] >= 0).sum(axis=3).min(axis=(0, 1))
         expected = np.full(len(count), batches)
         if name in ends:
             expected[ends[name]] = count[ends[name]]

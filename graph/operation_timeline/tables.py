@@ -47,7 +47,7 @@ class Edges(NamedTuple):
     kind: Ints  # place in EDGE_KINDS
 
 
-def task_table(found: Operations, tasks: Tasks, meetings: int) -> pd.DataFrame:
+def make_task_table(operations: Operations, tasks: Tasks, meetings: int) -> pd.DataFrame:
     """Return the task table: operations, *meetings*, steps."""
     names = [*OPERATIONS, MEETING, STEP]
     kinds, phases = zip(*OPERATIONS.values(), ("collective", "communication"), strict=True)
@@ -55,11 +55,11 @@ def task_table(found: Operations, tasks: Tasks, meetings: int) -> pd.DataFrame:
     phase = np.array([*map(PHASES.index, phases), -1])
     steps = len(tasks.marks)
     added = np.repeat([len(names) - 2, len(names) - 1], [meetings, steps])
-    name = np.concatenate([found.name, added])
-    lane = _lane_of(found)
+    name = np.concatenate([operations.name, added])
+    lane = _number_lanes(operations)
     links = int(lane.max()) + 1
     rows = len(name)
-    duration = np.concatenate([found.duration, np.zeros(len(added), np.int64)])
+    duration = np.concatenate([operations.duration, np.zeros(len(added), np.int64)])
     same = np.zeros(rows, np.int8)
     return table(
         TASK_COLUMNS,
@@ -80,32 +80,32 @@ def task_table(found: Operations, tasks: Tasks, meetings: int) -> pd.DataFrame:
     )
 
 
-def _lane_of(found: Operations) -> Ints:
+def _number_lanes(operations: Operations) -> Ints:
     """Return a number per stream of the ranks that has operations."""
-    key = found.rank * (int(found.stream.max()) + 1) + found.stream
+    key = operations.rank * (int(operations.stream.max()) + 1) + operations.stream
     lane: Ints = np.unique(key, return_inverse=True)[1]
     return lane
 
 
-def lane_table(found: Operations) -> pd.DataFrame:
+def make_lane_table(operations: Operations) -> pd.DataFrame:
     """Return the lanes: each rank's streams, one for meetings, one for the steps."""
-    _, first = np.unique(_lane_of(found), return_index=True)
+    _, first = np.unique(_number_lanes(operations), return_index=True)
     streams = len(first)
-    roles = np.where(found.stream[first] == 0, "compute", "communication")
+    roles = np.where(operations.stream[first] == 0, "compute", "communication")
     return table(
         LANE_COLUMNS,
         {
             "kind": ["stream"] * streams + ["link"] * 2,
-            "rank": np.append(found.rank[first], [0, 0]),
+            "rank": np.append(operations.rank[first], [0, 0]),
             "device": np.append(np.zeros(streams), [-1, -1]),
-            "id": np.append(found.stream[first], [0, 1]),
+            "id": np.append(operations.stream[first], [0, 1]),
             "role": [*roles.tolist(), "communication", "other"],
         },
         streams + 2,
     )
 
 
-def edge_table(edges: Edges, lag_ns: Ints, first_mark: int) -> pd.DataFrame:
+def make_edge_table(edges: Edges, lag_ns: Ints, first_mark: int) -> pd.DataFrame:
     """Return the edge table; what ends the last step begins the first of the next repetition."""
     return table(
         EDGE_COLUMNS,

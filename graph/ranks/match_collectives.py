@@ -1,7 +1,7 @@
-"""Which collectives of several ranks belong together: one meeting for each.
+"""Which collectives of several ranks belong together: one transfer for each.
 
 In: the tables of all ranks, one below the other, and the process group of each collective. Out:
-who attends which meeting, and how long the transfer takes once the last has arrived.
+who takes part in which transfer, and how long it takes once the last has arrived.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ WORLD = ProcessGroup()
 """The group of collectives that name none: every recorded rank is in it."""
 
 
-class Meetings(NamedTuple):
-    """Task ``row[i]`` attends meeting ``meeting[i]``; the other columns have a row per meeting."""
+class Transfers(NamedTuple):
+    """Task ``row[i]`` takes part in ``transfer[i]``; the other columns have a row per transfer."""
 
     row: Ints
-    meeting: Ints
-    first: Ints  # the task with which the first of the members attends
+    transfer: Ints
+    first: Ints  # the task of the first of the members
     begins_ns: Ints  # the last member arrives
-    transfer_ns: Ints
+    duration_ns: Ints
     link: Ints  # which of the links carries it
 
 
-class _Attendance(NamedTuple):
+class _Collectives(NamedTuple):
     """Collectives of all ranks: task, place of the rank, and group."""
 
     row: Ints
@@ -56,9 +56,9 @@ class _Attendance(NamedTuple):
     groups: list[ProcessGroup]
 
 
-def find_meetings(
+def match_collectives(
     graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]]
-) -> tuple[Meetings | None, list[str]]:
+) -> tuple[Transfers | None, list[str]]:
     """Match the collectives of all ranks, group by group; also return what did not match.
 
     Parameters
@@ -75,34 +75,35 @@ def find_meetings(
     GraphError
         A member of a group never arrives, or a group has more members than it can have.
     """
-    names = _rank_names(graph, first_row)
-    seen = _attendance(graph, first_row, groups, names)
-    found: list[Ints] = []
+    names = _number_ranks(graph, first_row)
+    collectives = _list_collectives(graph, first_row, groups, names)
+    matched_groups: list[Ints] = []
     notes: list[str] = []
-    for number in np.unique(seen.group).tolist():
-        group, mine = seen.groups[number], seen.group == number
+    for number in np.unique(collectives.group).tolist():
+        group, mine = collectives.groups[number], collectives.group == number
         per_rank = {
-            int(rank): seen.row[mine & (seen.rank == rank)] for rank in np.unique(seen.rank[mine])
+            int(rank): collectives.row[mine & (collectives.rank == rank)]
+            for rank in np.unique(collectives.rank[mine])
         }
         _check_members(graph, group, per_rank, names)
-        matched, note = _matched(graph, group, per_rank, names)
-        found.append(matched)
+        matched, note = _match_group(graph, group, per_rank, names)
+        matched_groups.append(matched)
         notes += note
-    if not found:
+    if not matched_groups:
         return None, notes
-    return _joined(graph, found), notes
+    return _join_groups(graph, matched_groups), notes
 
 
-def _rank_names(graph: Graph, first_row: Ints) -> list[int]:
+def _number_ranks(graph: Graph, first_row: Ints) -> list[int]:
     """Return the number of each rank, in the order of the tables."""
     lane = graph.tasks["lane"].to_numpy()[first_row[:-1]]
     numbers: list[int] = graph.lanes["rank"].to_numpy()[lane].tolist()
     return numbers
 
 
-def _attendance(
+def _list_collectives(
     graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]], names: list[int]
-) -> _Attendance:
+) -> _Collectives:
     """List the tasks that need their peers: collectives, all-to-alls, and known pairs."""
     collective = (graph.tasks["kind"] == "collective").to_numpy()
     p2p = (graph.tasks["kind"] == "p2p").to_numpy()
@@ -118,21 +119,21 @@ def _attendance(
         np.int64,
     )
     paired = np.array([bool(_PAIR.search(each.name or "")) for each in number], bool)
-    keep = collective[rows] | (p2p & _exchanges(graph))[rows]
+    keep = collective[rows] | (p2p & _is_all_to_all(graph))[rows]
     keep |= paired[group] if number else keep
-    return _Attendance(rows[keep], rank[keep], group[keep], list(number))
+    return _Collectives(rows[keep], rank[keep], group[keep], list(number))
 
 
-def _exchanges(graph: Graph) -> NDArray[np.bool_]:
+def _is_all_to_all(graph: Graph) -> NDArray[np.bool_]:
     """Tell which tasks belong to an all-to-all, which runs as sends and receives."""
     exchanges = np.append(matches(graph.operators["name"], _ALL_TO_ALL), [False])
     parent = np.append(graph.operators["parent"].to_numpy(), [-1])
     operator = graph.tasks["operator"].to_numpy()
-    found = np.zeros(len(operator), bool)
+    belongs = np.zeros(len(operator), bool)
     while (operator >= 0).any():
-        found |= exchanges[operator]
+        belongs |= exchanges[operator]
         operator = parent[operator]
-    return found
+    return belongs
 
 
 def _check_members(
@@ -140,18 +141,18 @@ def _check_members(
 ) -> None:
     """Raise unless everybody who must attend does."""
     present = {names[rank] for rank in per_rank}
-    absent = sorted(_expected(group, names) - present)
+    absent = sorted(_list_expected(group, names) - present)
     if absent:
         rows = next(iter(per_rank.values()))
         what = graph.tasks["name"].astype(object).iloc[int(rows[0])]
         raise GraphError(
-            f"{_listed(absent)} never {_verb('arrive', absent)} at {what}{group}, for which "
-            f"{_listed(sorted(present))} {_verb('wait', sorted(present))}: record the same steps "
-            "on every rank"
+            f"{_list_ranks(absent)} never {_inflect('arrive', absent)} at {what}{group}, for which "
+            f"{_list_ranks(sorted(present))} {_inflect('wait', sorted(present))}: record the same "
+            "steps on every rank"
         )
     if 0 < group.size < len(present):
         raise GraphError(
-            f"collectives{group} have {group.size} members, yet {_listed(sorted(present))} "
+            f"collectives{group} have {group.size} members, yet {_list_ranks(sorted(present))} "
             "recorded some: give every group a name of its own"
         )
 
@@ -169,7 +170,7 @@ def _name_both_ends(group: ProcessGroup, rank: int) -> ProcessGroup:
     return ProcessGroup(f"{(group.name or '')[: pair.start()]}{ends}", size=2)
 
 
-def _expected(group: ProcessGroup, names: list[int]) -> set[int]:
+def _list_expected(group: ProcessGroup, names: list[int]) -> set[int]:
     """Return the recorded ranks that must be members of *group*."""
     pair = _PAIR.search(group.name or "")
     if pair:
@@ -178,10 +179,10 @@ def _expected(group: ProcessGroup, names: list[int]) -> set[int]:
     return set(names) if everybody else set()
 
 
-def _matched(
+def _match_group(
     graph: Graph, group: ProcessGroup, per_rank: Mapping[int, Ints], names: list[int]
 ) -> tuple[Ints, list[str]]:
-    """Return the tasks of each meeting, [member, meeting], in order of their start.
+    """Return the tasks of each transfer, [member, transfer], in order of their start.
 
     Where all members have as many on each stream, the order is the stream's: collectives of two
     streams may overtake each other.
@@ -201,41 +202,44 @@ def _matched(
     if fewest < most:
         short = [names[rank] for rank, n in zip(per_rank, counts, strict=True) if n == fewest]
         notes.append(
-            f"{_listed(short)} recorded {fewest} of {most} collectives{group}: "
+            f"{_list_ranks(short)} recorded {fewest} of {most} collectives{group}: "
             f"the first {fewest} are matched"
         )
     return np.stack([rows[:fewest] for rows in ordered]), notes
 
 
-def _joined(graph: Graph, found: Sequence[Ints]) -> Meetings:
-    """Return all meetings in one table; those of one group and stream share a link."""
-    start, duration, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "duration_ns", "lane"))
-    counts = [rows.shape[1] for rows in found]
+def _join_groups(graph: Graph, matched: Sequence[Ints]) -> Transfers:
+    """Return all transfers in one table; those of one group and stream share a link."""
+    start, length, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "duration_ns", "lane"))
+    counts = [rows.shape[1] for rows in matched]
     numbers = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
     place = np.concatenate([np.full(n, at) for at, n in enumerate(counts)])
-    first = np.concatenate([rows[0] for rows in found])
+    first = np.concatenate([rows[0] for rows in matched])
     key = place * (int(lane.max(initial=0)) + 1) + lane[first]
-    ends = [start[rows] + duration[rows] for rows in found]
-    transfer = [
+    ends = [start[rows] + length[rows] for rows in matched]
+    duration = [
         np.median(end, axis=0) - start[rows].max(axis=0)
-        for rows, end in zip(found, ends, strict=True)
+        for rows, end in zip(matched, ends, strict=True)
     ]
-    return Meetings(
-        row=np.concatenate([rows.ravel() for rows in found]),
-        meeting=np.concatenate(
-            [np.broadcast_to(n, rows.shape).ravel() for rows, n in zip(found, numbers, strict=True)]
+    return Transfers(
+        row=np.concatenate([rows.ravel() for rows in matched]),
+        transfer=np.concatenate(
+            [
+                np.broadcast_to(n, rows.shape).ravel()
+                for rows, n in zip(matched, numbers, strict=True)
+            ]
         ),
         first=first,
-        begins_ns=np.concatenate([start[rows].max(axis=0) for rows in found]),
-        transfer_ns=np.clip(np.concatenate(transfer), 0, None).astype(np.int64),
+        begins_ns=np.concatenate([start[rows].max(axis=0) for rows in matched]),
+        duration_ns=np.clip(np.concatenate(duration), 0, None).astype(np.int64),
         link=np.unique(key, return_inverse=True)[1],
     )
 
 
-def _listed(ranks: Sequence[int]) -> str:
+def _list_ranks(ranks: Sequence[int]) -> str:
     """Return *ranks* for a sentence.
 
-    >>> _listed([3]), _listed([0, 1, 2])
+    >>> _list_ranks([3]), _list_ranks([0, 1, 2])
     ('rank 3', 'ranks 0, 1 and 2')
     """
     shown = [str(rank) for rank in ranks[:NAMED]]
@@ -245,5 +249,5 @@ def _listed(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
 
 
-def _verb(verb: str, ranks: Sequence[int]) -> str:
+def _inflect(verb: str, ranks: Sequence[int]) -> str:
     return verb if len(ranks) > 1 else f"{verb}s"

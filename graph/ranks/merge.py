@@ -13,8 +13,8 @@ import numpy as np
 
 from foretrace.errors import GraphError
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
-from foretrace.graph.ranks.match_collectives import Meetings, find_meetings
-from foretrace.graph.ranks.single_step import in_one_window
+from foretrace.graph.ranks.match_collectives import Transfers, match_collectives
+from foretrace.graph.ranks.single_step import repeat_window
 from foretrace.util.schema import stack, table
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     """Join the graphs of several ranks.
 
-    The n-th collective of a group on every member is one meeting; members that disagree on how
+    The n-th collective of a group on every member is one transfer; members that disagree on how
     many there are meet at the common ones, and a note says so, as where none was recorded.
 
     A single recorded step shows no period: then the repetition is the window in which all ranks
@@ -47,23 +47,23 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
             f"ranks: between {min(steps)} and {max(steps)} whole steps were recorded,"
             " record the same steps on every rank"
         )
-    joined, first_row = _side_by_side(graphs)
-    met, unmatched = find_meetings(
+    joined, first_row = _stack_ranks(graphs)
+    transfers, unmatched = match_collectives(
         joined, first_row, [graph.state.process_groups or {} for graph in graphs]
     )
     notes = [*joined.notes, *unmatched]
-    if met is None:
+    if transfers is None:
         notes.append("the ranks meet in no recorded collective: each is replayed on its own")
     else:
-        spent = joined.tasks["duration_ns"].to_numpy()[met.row].sum()
-        share = 1 - met.transfer_ns[met.meeting].sum() / max(spent, 1)
+        spent = joined.tasks["duration_ns"].to_numpy()[transfers.row].sum()
+        share = 1 - transfers.duration_ns[transfers.transfer].sum() / max(spent, 1)
         notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
     joined = replace(joined, notes=tuple(notes)).with_state(process_groups=None)
-    together = joined if met is None else _together(joined, met)
-    return together if max(steps) > 1 else in_one_window(together, graphs)
+    together = joined if transfers is None else _insert_transfers(joined, transfers)
+    return together if max(steps) > 1 else repeat_window(together, graphs)
 
 
-def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
+def _stack_ranks(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
     """Put the tables of *graphs* one below the other; also return where each rank's tasks begin."""
     row, lane, operator = (
         np.cumsum([0, *(len(getattr(graph, name)) for graph in graphs)])
@@ -72,14 +72,14 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
     tasks = stack([graph.tasks for graph in graphs])
     of_task = np.repeat(np.arange(len(graphs)), np.diff(row))
     for column, offset in (("lane", lane), ("operator", operator), ("wait_lane", lane)):
-        tasks[column] = _shifted(tasks[column], offset[of_task])
+        tasks[column] = _shift(tasks[column], offset[of_task])
     operators = stack([graph.operators for graph in graphs])
     of_operator = np.repeat(operator[:-1], np.diff(operator))
-    operators["parent"] = _shifted(operators["parent"], of_operator)
+    operators["parent"] = _shift(operators["parent"], of_operator)
     edges = stack([graph.edges for graph in graphs])
     of_edge = np.repeat(row[:-1], [len(graph.edges) for graph in graphs])
     for column in ("src", "dst"):
-        edges[column] = _shifted(edges[column], of_edge)
+        edges[column] = _shift(edges[column], of_edge)
     slowest = max(graphs, key=lambda graph: graph.measured_step_ns)
     depths = [graph.platform.queue_depth for graph in graphs]
     platform = replace(
@@ -99,51 +99,51 @@ def _side_by_side(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
     return joined, row
 
 
-def _shifted(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:
+def _shift(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:
     """Return row numbers moved by *offset*; −1 stays "none"."""
     value = rows.to_numpy()
     return np.where(value >= 0, value + offset, -1).astype(np.int32)
 
 
-def _together(graph: Graph, met: Meetings) -> Graph:
-    """Insert one task per meeting, the transfer: it begins when all members have begun to wait.
+def _insert_transfers(graph: Graph, transfers: Transfers) -> Graph:
+    """Insert one task per transfer: it begins when all members have begun to wait.
 
     A collective occupies its stream from its own arrival to the end of the transfer.
     """
-    meetings = len(met.first)
+    count = len(transfers.first)
     work = graph.tasks["work_ns"].to_numpy().copy()
-    work[met.row] = np.minimum(work[met.row], met.transfer_ns[met.meeting])
+    work[transfers.row] = np.minimum(work[transfers.row], transfers.duration_ns[transfers.transfer])
     tasks = table(
         TASK_COLUMNS,
         {
-            "name": ["transfer"] * meetings,
-            "kind": ["collective"] * meetings,
-            "lane": len(graph.lanes) + met.link,
-            "start_ns": met.begins_ns,
-            "duration_ns": met.transfer_ns,
-            "work_ns": met.transfer_ns,
-            "step": graph.tasks["step"].to_numpy()[met.first],
-            "phase": ["communication"] * meetings,
-            "bytes": graph.tasks["bytes"].to_numpy()[met.first],
-            "wait": ["none"] * meetings,
-            "return_ns": np.zeros(meetings),
-            "lock": np.zeros(meetings),
-            "cost": ["recorded"] * meetings,
+            "name": ["transfer"] * count,
+            "kind": ["collective"] * count,
+            "lane": len(graph.lanes) + transfers.link,
+            "start_ns": transfers.begins_ns,
+            "duration_ns": transfers.duration_ns,
+            "work_ns": transfers.duration_ns,
+            "step": graph.tasks["step"].to_numpy()[transfers.first],
+            "phase": ["communication"] * count,
+            "bytes": graph.tasks["bytes"].to_numpy()[transfers.first],
+            "wait": ["none"] * count,
+            "return_ns": np.zeros(count),
+            "lock": np.zeros(count),
+            "cost": ["recorded"] * count,
         },
-        meetings,
+        count,
     )
     return replace(
         graph,
         tasks=stack([graph.tasks.assign(work_ns=work), tasks]),
-        edges=stack([graph.edges, _meeting_edges(met, len(graph.tasks))]),
-        lanes=stack([graph.lanes, _links(graph, met)]),
+        edges=stack([graph.edges, _make_edges(transfers, len(graph.tasks))]),
+        lanes=stack([graph.lanes, _make_links(graph, transfers)]),
     )
 
 
-def _links(graph: Graph, met: Meetings) -> pd.DataFrame:
+def _make_links(graph: Graph, transfers: Transfers) -> pd.DataFrame:
     """Return a lane per link; it counts as the first member's."""
-    links, at = np.unique(met.link, return_index=True)
-    lane = graph.tasks["lane"].to_numpy()[met.first[at]]
+    links, at = np.unique(transfers.link, return_index=True)
+    lane = graph.tasks["lane"].to_numpy()[transfers.first[at]]
     return table(
         LANE_COLUMNS,
         {
@@ -157,16 +157,16 @@ def _links(graph: Graph, met: Meetings) -> pd.DataFrame:
     )
 
 
-def _meeting_edges(met: Meetings, first_row: int) -> pd.DataFrame:
+def _make_edges(transfers: Transfers, first_row: int) -> pd.DataFrame:
     """Tie each transfer to the start and the end of every member's collective, and to the next."""
-    transfer = first_row + np.arange(len(met.first))
-    everyone = transfer[met.meeting]
-    order = [transfer[met.link == each] for each in np.unique(met.link)]
+    transfer = first_row + np.arange(len(transfers.first))
+    everyone = transfer[transfers.transfer]
+    order = [transfer[transfers.link == each] for each in np.unique(transfers.link)]
     before, after = (np.concatenate([np.roll(one, k) for one in order]) for k in (0, -1))
     last = np.concatenate([np.arange(len(one)) == len(one) - 1 for one in order])
     parts = (
-        ("collective", met.row, everyone, 0),
-        ("return", everyone, met.row, 0),
+        ("collective", transfers.row, everyone, 0),
+        ("return", everyone, transfers.row, 0),
         ("thread", before, after, last),
     )
     count = sum(len(src) for _, src, _, _ in parts)

@@ -30,11 +30,11 @@ AGAIN = "every rank has finished"
 """Name of the task at which a repetition ends."""
 
 
-def in_one_window(joined: Graph, graphs: Sequence[Graph]) -> Graph:
+def repeat_window(joined: Graph, graphs: Sequence[Graph]) -> Graph:
     """Let *joined*, the *graphs* of several ranks, repeat the window in which all were recorded."""
-    began = np.array([_first_start(graph) for graph in graphs])
+    began = np.array([_find_first_start(graph) for graph in graphs])
     ended = np.array(
-        [max(at + graph.state.host_period_ns, _device_end(graph))
+        [max(at + graph.state.host_period_ns, _find_device_end(graph))
          for at, graph in zip(began, graphs, strict=True)]
     )  # fmt: skip
     if len(set(began)) == 1:
@@ -48,14 +48,14 @@ def in_one_window(joined: Graph, graphs: Sequence[Graph]) -> Graph:
     )
     late = dict(zip(ranks, (began - began.min()).tolist(), strict=True))
     return replace(
-        _starting_over(joined, late),
+        _start_over(joined, late),
         measured_step_ns=whole,
         step_samples_ns=(round(whole),),
         notes=(*joined.notes, note),
     )
 
 
-def together(graph: Graph, kept: Collection[int] = ()) -> Graph:
+def begin_together(graph: Graph, kept: Collection[int] = ()) -> Graph:
     """Return *graph* with all ranks beginning their step at once, but for the ranks *kept*.
 
     A graph in which no rank begins late is returned as it is.
@@ -69,47 +69,47 @@ def together(graph: Graph, kept: Collection[int] = ()) -> Graph:
     return replace(graph, edges=edges.assign(lag_ns=edges["lag_ns"].mask(late, 0)))
 
 
-def _on(graph: Graph, kind: str) -> NDArray[np.bool_]:
+def _is_on(graph: Graph, kind: str) -> NDArray[np.bool_]:
     """Tell which tasks are on lanes of *kind*."""
     lanes: NDArray[np.bool_] = (graph.lanes["kind"] == kind).to_numpy(bool)
     return lanes[graph.tasks["lane"].to_numpy()]
 
 
-def _first_start(graph: Graph) -> int:
+def _find_first_start(graph: Graph) -> int:
     """Return when the step begins on the host; on the device where there is no host."""
-    host, start = _on(graph, "thread"), graph.tasks["start_ns"].to_numpy()
+    host, start = _is_on(graph, "thread"), graph.tasks["start_ns"].to_numpy()
     return int(start[host].min() if host.any() else start.min())
 
 
-def _device_end(graph: Graph) -> int:
-    device = graph.tasks[_on(graph, "stream")]
+def _find_device_end(graph: Graph) -> int:
+    device = graph.tasks[_is_on(graph, "stream")]
     return int((device["start_ns"] + device["duration_ns"]).max()) if len(device) else 0
 
 
-def _starting_over(graph: Graph, late: dict[int, int]) -> Graph:
+def _start_over(graph: Graph, late: dict[int, int]) -> Graph:
     """Insert a task that waits for the end of all lanes, and with which all ranks begin again."""
     lane = graph.tasks["lane"].to_numpy()
     edges = graph.edges
-    own = _on(graph, "thread") | _on(graph, "stream")
+    own = _is_on(graph, "thread") | _is_on(graph, "stream")
     wraps = edges[(edges["shift"] > 0) & edges["kind"].isin(["thread", "stream"])]
     wraps = wraps[own[wraps["dst"]]]
     src, dst, lag = (wraps[name].to_numpy() for name in ("src", "dst", "lag_ns"))
     main = (graph.lanes["role"] == "main").to_numpy()[lane[dst]]
     rank = graph.lanes["rank"].to_numpy()[lane[dst]]
     heads = main | ~np.isin(rank, rank[main])
-    again = len(graph.tasks)
+    restart = len(graph.tasks)
     waits = np.array([late[number] for number in rank[heads].tolist()], np.int64)
-    joins = _edges(src, np.full(len(src), again), "join", np.where(main, lag, 0), 0)
-    forks = _edges(np.full(len(waits), again), dst[heads], "fork", waits, 1)
+    joins = _make_edges(src, np.full(len(src), restart), "join", np.where(main, lag, 0), 0)
+    forks = _make_edges(np.full(len(waits), restart), dst[heads], "fork", waits, 1)
     return replace(
         graph,
-        tasks=stack([graph.tasks, _barrier(graph)]),
-        lanes=stack([graph.lanes, _lane(len(graph.lanes))]),
+        tasks=stack([graph.tasks, _make_barrier(graph)]),
+        lanes=stack([graph.lanes, _make_lane(len(graph.lanes))]),
         edges=stack([edges, joins, forks]),
     )
 
 
-def _barrier(graph: Graph) -> pd.DataFrame:
+def _make_barrier(graph: Graph) -> pd.DataFrame:
     values = {
         "name": [AGAIN],
         "kind": ["sync"],
@@ -126,12 +126,12 @@ def _barrier(graph: Graph) -> pd.DataFrame:
     return table(TASK_COLUMNS, values, 1)
 
 
-def _lane(number: int) -> pd.DataFrame:
+def _make_lane(number: int) -> pd.DataFrame:
     values = {"kind": ["link"], "rank": [0], "device": [-1], "id": [number], "role": ["other"]}
     return table(LANE_COLUMNS, values, 1)
 
 
-def _edges(src: Ints, dst: Ints, kind: str, lag: Ints, shift: int) -> pd.DataFrame:
+def _make_edges(src: Ints, dst: Ints, kind: str, lag: Ints, shift: int) -> pd.DataFrame:
     values = {
         "src": src,
         "dst": dst,

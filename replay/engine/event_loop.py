@@ -83,7 +83,7 @@ def run_loop(  # noqa: C901, PLR0912, PLR0915  # one hot loop
                 i = leave(groups, neighbours, tally, goal, lost, behind, earliest)
                 v = i // count * block + i % count
                 stretch[i] = due - moments[v] - work[i % count]
-                depth = _ended(moments, missing, stack, depth, v + count, due)
+                depth = _end_work(moments, missing, stack, depth, v + count, due)
                 continue
             if size > 0:
                 tally.now = max(tally.now, coming)
@@ -119,13 +119,13 @@ def run_loop(  # noqa: C901, PLR0912, PLR0915  # one hot loop
                 )
                 if not runs:
                     done = moments[v] + work[i % count]
-                    depth = _ended(moments, missing, stack, depth, v + count, done)
+                    depth = _end_work(moments, missing, stack, depth, v + count, done)
             stack[depth] = v  # above its end, which may be known already: starts come first
             depth += 1
 
 
 @njit(cache=True)
-def _ended(moments: Longs, missing: Ints, stack: Ints, depth: int, end: int, now: int) -> int:
+def _end_work(moments: Longs, missing: Ints, stack: Ints, depth: int, end: int, now: int) -> int:
     """Let the moment *end* know that its task's own work is done *now*; return the new depth."""
     moments[end] = max(moments[end], now)
     missing[end] -= 1

@@ -104,15 +104,15 @@ def check_program(program: Program) -> None:
     """Raise `ReplayError` unless the compiled engines may run *program* without reading astray."""
     count = program.tasks
     for name in ("lane", "resource", "holds", "release_ns"):
-        _as_many(name, len(getattr(program, name)), count, "tasks")
+        _check_length(name, len(getattr(program, name)), count, "tasks")
     if program.sharing is not None:
-        _as_many("sharing", len(program.sharing.group), count, "tasks")
+        _check_length("sharing", len(program.sharing.group), count, "tasks")
     for name in ("dst", "lag_ns", "anchor", "kind", "shift"):
-        _as_many(name, len(getattr(program, name)), len(program.src), "edges")
+        _check_length(name, len(getattr(program, name)), len(program.src), "edges")
     for name in ("src", "dst"):
-        _within(name, getattr(program, name), count)
-    _within("anchor", program.anchor, START_END + 1)
-    _within("shift", program.shift, np.iinfo(np.int32).max)
+        _check_range(name, getattr(program, name), count)
+    _check_range("anchor", program.anchor, START_END + 1)
+    _check_range("shift", program.shift, np.iinfo(np.int32).max)
     for name in ("work_ns", "release_ns"):
         negative = np.flatnonzero(getattr(program, name) < 0)
         if len(negative):
@@ -121,12 +121,12 @@ def check_program(program: Program) -> None:
             raise ReplayError(f"program: {name} of task {task} is negative ({value})", (task,))
 
 
-def _as_many(name: str, found: int, count: int, what: str) -> None:
-    if found != count:
-        raise ReplayError(f"program: {name} has {found} entries for {count} {what}")
+def _check_length(name: str, length: int, count: int, what: str) -> None:
+    if length != count:
+        raise ReplayError(f"program: {name} has {length} entries for {count} {what}")
 
 
-def _within(name: str, values: Ints | Bytes, limit: int) -> None:
+def _check_range(name: str, values: Ints | Bytes, limit: int) -> None:
     if not len(values) or (values.min() >= 0 and values.max() < limit):
         return
     edge = int(np.flatnonzero((values < 0) | (values >= limit))[0])

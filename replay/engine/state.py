@@ -9,7 +9,7 @@ from numba import njit
 
 if TYPE_CHECKING:
     from foretrace.replaying.engine.program import Flags, Floats, Ints, Longs, Program, Sharing
-    from foretrace.replaying.engine.topological import Grouped, Prepared
+    from foretrace.replaying.engine.topological import GroupedEdges, Prepared
 
 Records: TypeAlias = "np.recarray[Any, Any]"
 
@@ -113,7 +113,7 @@ class Flows(NamedTuple):
     stretch: Longs  # of each task: ns added in all
 
 
-def load_of(program: Program, out: Grouped) -> Load:
+def make_load(program: Program, out: GroupedEdges) -> Load:
     """Return what the engine reads of *program*, whose edges are grouped as *out*.
 
     Tasks that share and need no resource get one that nobody holds: they start in their turn.
@@ -126,7 +126,7 @@ def load_of(program: Program, out: Grouped) -> Load:
     return Load(program.work_ns, resource, holds, out.first, out.step, out.lag_ns)
 
 
-def state_before(prepared: Prepared, resource: Ints) -> State:
+def make_state(prepared: Prepared, resource: Ints) -> State:
     """Return the state before anything ran; *resource* is the load's."""
     program, into = prepared.program, prepared.into
     count = program.moments // 2
@@ -137,7 +137,7 @@ def state_before(prepared: Prepared, resource: Ints) -> State:
     moments[:1, 0] = program.release_ns
     return State(
         moments=moments.ravel(),
-        missing=_missing(program.repetitions, into.first, into.step),
+        missing=_count_missing(program.repetitions, into.first, into.step),
         holder=np.full(count, -1, np.int32),
         order=np.empty(2 * count, np.int32),
         stack=np.empty(2 * count, np.int32),
@@ -152,17 +152,17 @@ def state_before(prepared: Prepared, resource: Ints) -> State:
     )
 
 
-def flows_before(sharing: Sharing, tasks: int) -> Flows:
+def make_flows(sharing: Sharing, tasks: int) -> Flows:
     """Return the groups of *sharing* at rest, for so many unrolled *tasks*."""
     count = len(sharing.share)
     leaves = 1 << (count - 1).bit_length()
-    groups, links = _records(GROUP, leaves), _records(LINK, len(sharing.first_user) - 1)
+    groups, links = _make_records(GROUP, leaves), _make_records(LINK, len(sharing.first_user) - 1)
     groups.fill_rate, groups.rate, groups.head, groups.end = 1.0, 1.0, -1, NEVER
     groups.share[:count] = sharing.share
     for name, first in (("route", sharing.first_route), ("neighbour", sharing.first_neighbour)):
         groups[f"first_{name}"][:count], groups[f"end_{name}"][:count] = first[:-1], first[1:]
     links.first_user, links.end_user = sharing.first_user[:-1], sharing.first_user[1:]
-    routes = _records(ROUTE, len(sharing.link))
+    routes = _make_records(ROUTE, len(sharing.link))
     routes.link, routes.use = sharing.link, sharing.use
     return Flows(
         group=sharing.group,
@@ -171,18 +171,18 @@ def flows_before(sharing: Sharing, tasks: int) -> Flows:
         routes=routes,
         neighbours=sharing.neighbour,
         users=sharing.user,
-        earliest=_first_leaves(leaves),
-        tally=_records(TALLY, 1),
+        earliest=_make_tree(leaves),
+        tally=_make_records(TALLY, 1),
         goal=np.empty(tasks),
         lost=np.zeros(tasks, np.int64),
         stretch=np.zeros(tasks, np.int64),
     )
 
 
-def _first_leaves(leaves: int) -> Ints:
+def _make_tree(leaves: int) -> Ints:
     """Return a tree in which each node names the first leaf below it; the root is at 1.
 
-    >>> _first_leaves(4).tolist()
+    >>> _make_tree(4).tolist()
     [0, 0, 0, 2, 0, 1, 2, 3]
     """
     levels = [np.arange(leaves, dtype=np.int32)]
@@ -191,20 +191,20 @@ def _first_leaves(leaves: int) -> Ints:
     return np.concatenate([np.zeros(1, np.int32), *levels[::-1]])
 
 
-def _records(dtype: np.dtype[Any], count: int) -> Records:
+def _make_records(dtype: np.dtype[Any], count: int) -> Records:
     return np.zeros(count, dtype).view(np.recarray)
 
 
 @njit(cache=True)
-def _missing(repetitions: int, first: Ints, step: Longs) -> Ints:
+def _count_missing(repetitions: int, first: Ints, step: Longs) -> Ints:
     """Count what each moment waits to hear of: edges into it, and its start for an end."""
     count = (len(first) - 1) // 2
     missing = np.zeros(2 * count * repetitions, np.int32)
     for base in range(0, len(missing), max(2 * count, 1)):
         for v in range(2 * count):
-            known = 1 if v >= count else 0
+            awaited = 1 if v >= count else 0
             for p in range(first[v], first[v + 1]):
                 if base + step[p] >= 0:
-                    known += 1
-            missing[base + v] = known
+                    awaited += 1
+            missing[base + v] = awaited
     return missing

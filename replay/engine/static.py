@@ -12,7 +12,7 @@ from numba import njit
 
 from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.schedule import Schedule
-from foretrace.replaying.engine.topological import Prepared, prepare, topological
+from foretrace.replaying.engine.topological import Prepared, prepare, sort_moments
 
 if TYPE_CHECKING:
     from foretrace.replaying.engine.program import Ints, Longs, Program
@@ -31,7 +31,7 @@ def run(program: Program) -> Schedule:
     prepared = prepare(program)
     if program.has_resources:
         return run_events(prepared)
-    return run_static(prepared, topological(prepared))
+    return run_static(prepared, sort_moments(prepared))
 
 
 def run_static(prepared: Prepared, order: Ints) -> Schedule:
@@ -41,13 +41,15 @@ def run_static(prepared: Prepared, order: Ints) -> Schedule:
     """
     program, into = prepared.program, prepared.into
     moments = np.empty(program.moments, np.int64)
-    _static(moments, order, into.first, into.step, into.lag_ns, program.work_ns, program.release_ns)
+    _run_in_order(
+        moments, order, into.first, into.step, into.lag_ns, program.work_ns, program.release_ns
+    )
     nobody = np.full(program.moments // 2, -1, np.int32)
     return Schedule(moments, nobody, order, prepared)
 
 
 @njit(cache=True)
-def _static(
+def _run_in_order(
     moments: Longs,
     order: Ints,
     first: Ints,

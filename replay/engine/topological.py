@@ -28,7 +28,7 @@ _NEW, _OPEN, _PLACED = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedEdges:
     """Edges grouped by a moment: those of moment ``v`` are ``first[v]`` to ``first[v + 1]``.
 
     Moments are those of one repetition; ``step`` leads from a moment's repetition to the moment
@@ -40,7 +40,7 @@ class Grouped:
     lag_ns: Longs
     edge: Ints  # row in the program's edges
 
-    def timed(self, lag_ns: Longs) -> Grouped:
+    def with_lags(self, lag_ns: Longs) -> GroupedEdges:
         """Return the same edges with the lags of another program."""
         return replace(self, lag_ns=lag_ns[self.edge])
 
@@ -50,7 +50,7 @@ class Prepared:
     """A program with its edges grouped by the moment they lead to, ready for either engine."""
 
     program: Program
-    into: Grouped
+    into: GroupedEdges
 
 
 def prepare(program: Program) -> Prepared:
@@ -59,12 +59,12 @@ def prepare(program: Program) -> Prepared:
     return Prepared(program, _group(program, to_destination=True))
 
 
-def outgoing(program: Program) -> Grouped:
+def group_outgoing(program: Program) -> GroupedEdges:
     """Return the edges grouped by the moment they leave from."""
     return _group(program, to_destination=False)
 
 
-def _group(program: Program, *, to_destination: bool) -> Grouped:
+def _group(program: Program, *, to_destination: bool) -> GroupedEdges:
     count = program.tasks
     from_end = (program.anchor == END_START) | (program.anchor == END_END)
     to_end = (program.anchor == START_END) | (program.anchor == END_END)
@@ -74,10 +74,10 @@ def _group(program: Program, *, to_destination: bool) -> Grouped:
     across = np.flatnonzero(program.shift)
     across = across[np.argsort(-program.shift[across], kind="stable")]
     early_first = np.concatenate((across, np.flatnonzero(program.shift == 0)))
-    return Grouped(*_grouped(count, key, step, program.lag_ns, early_first))
+    return GroupedEdges(*_sort_edges(count, key, step, program.lag_ns, early_first))
 
 
-def topological(prepared: Prepared) -> Ints:
+def sort_moments(prepared: Prepared) -> Ints:
     """Return the moments of one repetition so that each follows everything it depends on.
 
     An end that waits for nothing but its own work is left out: it is known with its start. Edges
@@ -89,10 +89,10 @@ def topological(prepared: Prepared) -> Ints:
         The edges form a cycle; the tasks on it are named.
     """
     tasks, into = prepared.program.tasks, prepared.into
-    order, size, cycle = _depth_first(tasks, into.first, into.step)
+    order, size, cycle = _walk_depth_first(tasks, into.first, into.step)
     if len(cycle):
         on_cycle = distinct(cycle % tasks)
-        raise ReplayError(f"edges form a cycle through {listed(on_cycle)}", on_cycle)
+        raise ReplayError(f"edges form a cycle through {list_tasks(on_cycle)}", on_cycle)
     ready: Ints = order[:size]
     return ready
 
@@ -102,14 +102,14 @@ def distinct(tasks: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(task) for task in tasks))
 
 
-def listed(tasks: tuple[int, ...]) -> str:
+def list_tasks(tasks: tuple[int, ...]) -> str:
     """Return *tasks* for an error text, shortened."""
     shown = ", ".join(str(task) for task in tasks[:NAMED])
     return f"tasks {shown}" + (f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else "")
 
 
 @njit(cache=True)
-def _grouped(
+def _sort_edges(
     count: int, key: Longs, step: Longs, lag: Longs, order: Longs
 ) -> tuple[Ints, Longs, Longs, Ints]:
     """Sort edges by moment, counting; edges of one moment stay in the order given."""
@@ -131,7 +131,7 @@ def _grouped(
 
 
 @njit(cache=True)
-def _depth_first(count: int, first: Ints, step: Longs) -> tuple[Ints, int, Ints]:
+def _walk_depth_first(count: int, first: Ints, step: Longs) -> tuple[Ints, int, Ints]:
     """Post-order of a depth-first walk against the edges, from low index to high.
 
     Neighbours in the order are mostly neighbours in memory, and a cycle stands on the stack.
@@ -146,7 +146,7 @@ def _depth_first(count: int, first: Ints, step: Longs) -> tuple[Ints, int, Ints]
             stack[0], state[root], depth = root, _OPEN, 1
         while depth > 0:
             v = stack[depth - 1]
-            below = _unplaced(v, count, first, step, state, cursor)
+            below = _find_unplaced(v, count, first, step, state, cursor)
             if below < 0:
                 order[size], state[v] = v, _PLACED
                 size += 1
@@ -163,7 +163,7 @@ def _depth_first(count: int, first: Ints, step: Longs) -> tuple[Ints, int, Ints]
 
 
 @njit(cache=True)
-def _unplaced(v: int, count: int, first: Ints, step: Longs, state: Bytes, cursor: Ints) -> int:
+def _find_unplaced(v: int, count: int, first: Ints, step: Longs, state: Bytes, cursor: Ints) -> int:
     """Return a moment of this repetition that *v* depends on and that has no place yet, or -1."""
     if v >= count and state[v - count] != _PLACED:
         return v - count

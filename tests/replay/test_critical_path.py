@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 from foretrace.graph.network import Network
 from foretrace.replaying import critical_path as critical
-from foretrace.replaying.critical_path import REASONS, Chain, critical_path, limiting_cycle, time_by
+from foretrace.replaying.critical_path import (
+    REASONS,
+    CausalChain,
+    sum_time_by,
+    trace_critical_path,
+    trace_limiting_cycle,
+)
 from foretrace.replaying.engine.program import END_END, START_START, Program
 from foretrace.replaying.engine.schedule import Schedule
 from foretrace.replaying.engine.topological import prepare
 from foretrace.replaying.replay import replay
-from foretrace.replaying.slack import slack
-from foretrace.replaying.steady_state import Steady, steady_state
+from foretrace.replaying.slack import compute_slack
+from foretrace.replaying.steady_state import Steady, find_steady_state
 from tests.support.jobs.shared_links import ONE_LINK, kernel, transfer
 from tests.support.jobs.shared_links import job as networks_job
 from tests.support.programs import Link, by_hand
@@ -47,10 +53,10 @@ def job(
 
 def settled(**options: Any) -> Steady:
     """Return the steady state of `job`."""
-    return steady_state(partial(job, **options), HOST_AND_DEVICE)
+    return find_steady_state(partial(job, **options), HOST_AND_DEVICE)
 
 
-def parts(chain: Chain, tasks: int = 2) -> list[tuple[int, str, int]]:
+def parts(chain: CausalChain, tasks: int = 2) -> list[tuple[int, str, int]]:
     """Return (row, reason, length) of the segments, in order of time."""
     columns = (chain.task % tasks, chain.why, chain.to_ns - chain.from_ns)
     return [
@@ -61,12 +67,12 @@ def parts(chain: Chain, tasks: int = 2) -> list[tuple[int, str, int]]:
 
 def test_device_bound_path_stays_on_the_device() -> None:
     """Kernel after kernel, with the gap between them."""
-    assert parts(critical_path(settled())) == [(1, "work", 7), (1, "stream", 1)]
+    assert parts(trace_critical_path(settled())) == [(1, "work", 7), (1, "stream", 1)]
 
 
 def test_host_bound_path_stays_on_the_host() -> None:
     """The kernel hides behind the next launch."""
-    assert parts(critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
+    assert parts(trace_critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
 
 
 def test_synchronous_path_goes_round() -> None:
@@ -74,8 +80,8 @@ def test_synchronous_path_goes_round() -> None:
     found = settled(return_ns=8)
 
     expected = [(1, "launch", 6), (1, "work", 7), (0, "return", 8), (0, "thread", 1)]
-    assert parts(critical_path(found)) == expected
-    assert parts(limiting_cycle(found)) == expected
+    assert parts(trace_critical_path(found)) == expected
+    assert parts(trace_limiting_cycle(found)) == expected
 
 
 def test_negative_return_lag_is_no_negative_part() -> None:
@@ -84,10 +90,10 @@ def test_negative_return_lag_is_no_negative_part() -> None:
 
     assert found.period_ns == 51.0  # the device's own 50 + 1 still binds
     expected = [(1, "work", 29), (1, "stream", 1), (1, "work", 20), (0, "thread", 1)]
-    assert parts(critical_path(found)) == expected
-    assert parts(limiting_cycle(found)) == [(1, "stream", 1), (1, "work", 50)]
+    assert parts(trace_critical_path(found)) == expected
+    assert parts(trace_limiting_cycle(found)) == [(1, "stream", 1), (1, "work", 50)]
 
-    slow_host = steady_state(
+    slow_host = find_steady_state(
         lambda k: by_hand(
             [5, 50, 40],
             [
@@ -102,12 +108,12 @@ def test_negative_return_lag_is_no_negative_part() -> None:
         HOST_AND_DEVICE,
     )
     expected = [(1, "launch", 6), (1, "work", 20), (2, "work", 40), (0, "thread", 2)]
-    assert parts(critical_path(slow_host), 3) == expected
+    assert parts(trace_critical_path(slow_host), 3) == expected
 
 
 def test_path_through_a_held_resource_shows_the_holder() -> None:
     """Two streams share the device: the step is the sum, with the hand-over marked."""
-    found = steady_state(
+    found = find_steady_state(
         lambda k: by_hand(
             [6, 9],
             [Link(0, 0, shift=1), Link(1, 1, shift=1)],
@@ -120,7 +126,7 @@ def test_path_through_a_held_resource_shows_the_holder() -> None:
     )
 
     assert found.period_ns == 15.0
-    path = parts(critical_path(found))
+    path = parts(trace_critical_path(found))
     assert Counter(path) == Counter(
         [(0, "work", 6), (1, "work", 9), (0, "resource", 0), (1, "resource", 0)]
     )
@@ -135,27 +141,27 @@ def test_unbound_start_ends_the_walk() -> None:
         nobody = np.full(program.repetitions, -1, np.int32)
         return Schedule(moments, nobody, np.arange(2, dtype=np.int32), prepare(program))
 
-    found = steady_state(lambda k: by_hand([3], repetitions=k), np.array([False]), at_tens)
+    found = find_steady_state(lambda k: by_hand([3], repetitions=k), np.array([False]), at_tens)
 
-    assert parts(critical_path(found), 1) == [(0, "release", 10)]
-    assert parts(limiting_cycle(found), 1) == []
+    assert parts(trace_critical_path(found), 1) == [(0, "release", 10)]
+    assert parts(trace_limiting_cycle(found), 1) == []
 
 
 def test_cycle_of_two_repetitions_is_found() -> None:
     """The limiting chain may close on itself two repetitions earlier."""
     links = [Link(0, 0, 0, shift=1, kind="thread"), Link(0, 1), Link(1, 0, 0, shift=2)]
     alternating = partial(by_hand, [3, 8], links, lane=[0, 1])
-    found = steady_state(lambda k: alternating(repetitions=k), HOST_AND_DEVICE)
+    found = find_steady_state(lambda k: alternating(repetitions=k), HOST_AND_DEVICE)
 
     assert found.period_ns == 5.5
-    assert parts(limiting_cycle(found)) == [(0, "work", 3), (1, "work", 8)]
+    assert parts(trace_limiting_cycle(found)) == [(0, "work", 3), (1, "work", 8)]
 
 
 def test_slack_of_a_hidden_kernel() -> None:
     """Before the host's last launch ends at 49, each kernel could start two steps later or so."""
     found = settled(host_ns=9)
 
-    host, device = slack(found)
+    host, device = compute_slack(found)
     assert host == 0
     # window 1 of 4: starts at 16, the kernels after it need 8, 8 and 7, the last end is 46 + 0
     last_end = int(found.schedule.end_ns.max())
@@ -165,7 +171,7 @@ def test_slack_of_a_hidden_kernel() -> None:
 
 def test_binding_holders_have_no_slack() -> None:
     """A task behind a held resource makes its holder critical."""
-    found = steady_state(
+    found = find_steady_state(
         lambda k: by_hand(
             [6, 9],
             [Link(0, 0, shift=1), Link(1, 1, shift=1)],
@@ -177,7 +183,7 @@ def test_binding_holders_have_no_slack() -> None:
         np.array([True, True]),
     )
 
-    assert slack(found).tolist() == [0, 0]
+    assert compute_slack(found).tolist() == [0, 0]
 
 
 @settings(deadline=None)
@@ -185,20 +191,20 @@ def test_binding_holders_have_no_slack() -> None:
 def test_parts_add_up_to_the_pattern(host_ns: int, device_ns: int, return_ns: int | None) -> None:
     """No time is unexplained, and none counted twice."""
     found = settled(host_ns=host_ns, device_ns=device_ns, return_ns=return_ns)
-    path = critical_path(found)
+    path = trace_critical_path(found)
 
     assert int((path.to_ns - path.from_ns).sum()) == found.period_ns * found.cycle
     assert (path.from_ns[:-1] == path.to_ns[1:]).all()
-    cycle = limiting_cycle(found)
+    cycle = trace_limiting_cycle(found)
     assert int((cycle.to_ns - cycle.from_ns).sum()) % found.period_ns == 0
-    assert (slack(found) >= 0).all()
+    assert (compute_slack(found) >= 0).all()
 
 
 def test_long_chains_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain longer than the usual room is walked again with enough of it."""
     monkeypatch.setattr(critical, "_USUAL", 1)
 
-    assert parts(critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
+    assert parts(trace_critical_path(settled(host_ns=9))) == [(0, "work", 9), (0, "thread", 1)]
 
 
 def test_reasons_are_edge_kinds_and_five_more() -> None:
@@ -269,10 +275,10 @@ def test_parts_add_up_while_tasks_share(works: list[int], share: float) -> None:
 def test_time_is_summed_for_many_groups() -> None:
     """Also where the groups are numbered in eight bits, as the codes of a small category are."""
     works = np.full(2, REASONS.index("work"))
-    chain = Chain(
+    chain = CausalChain(
         task=np.array([0, 3]), from_ns=np.array([4, 0]), to_ns=np.array([9, 4]), why=works
     )
-    found = time_by(chain, np.array([99, 0], np.int8), 100)
+    found = sum_time_by(chain, np.array([99, 0], np.int8), 100)
 
     assert found[99].tolist() == [5 if reason == "work" else 0 for reason in REASONS]
     assert found[0].tolist() == [4 if reason == "work" else 0 for reason in REASONS]

@@ -14,7 +14,7 @@ from foretrace.replaying import steady_state as module
 from foretrace.replaying.engine.program import END_END, START_END, START_START, Program, ReplayError
 from foretrace.replaying.engine.schedule import Schedule
 from foretrace.replaying.engine.topological import prepare
-from foretrace.replaying.steady_state import Steady, steady_state
+from foretrace.replaying.steady_state import Steady, find_steady_state
 from tests.support.programs import Link, by_hand
 
 HOST_AND_DEVICE = np.array([False, True])
@@ -48,7 +48,7 @@ def alone(work_ns: list[int], repetitions: int) -> Program:
 
 def settled(**options: Any) -> Steady:
     """Return the steady state of `job`."""
-    return steady_state(partial(job, **options), HOST_AND_DEVICE)
+    return find_steady_state(partial(job, **options), HOST_AND_DEVICE)
 
 
 def test_host_bound_job_runs_at_the_host_period() -> None:
@@ -90,7 +90,7 @@ def test_alternating_periods_are_averaged_exactly() -> None:
     """A chain that spans two repetitions gives steps of 3 and 8 in turn: 5.5 in the limit."""
     links = [Link(0, 0, 0, shift=1, kind="thread"), Link(0, 1), Link(1, 0, 0, shift=2)]
     alternating = partial(by_hand, [3, 8], links, lane=[0, 1])
-    found = steady_state(lambda k: alternating(repetitions=k), HOST_AND_DEVICE)
+    found = find_steady_state(lambda k: alternating(repetitions=k), HOST_AND_DEVICE)
 
     assert found.period_ns == 5.5
     assert (found.cycle, found.settled) == (2, True)
@@ -99,7 +99,7 @@ def test_alternating_periods_are_averaged_exactly() -> None:
 def test_lanes_of_one_side_only() -> None:
     """A group without tasks has no period."""
     links = [Link(0, 0, 0, shift=1, kind="thread")]
-    found = steady_state(lambda k: by_hand([3], links, repetitions=k), np.array([False]))
+    found = find_steady_state(lambda k: by_hand([3], links, repetitions=k), np.array([False]))
 
     assert (found.host_period_ns, found.device_period_ns) == (3.0, None)
 
@@ -117,7 +117,7 @@ def starting_at(starts: Any) -> Any:
 
 def test_period_of_a_drift_is_reported_as_not_settled() -> None:
     """When each repetition is longer than the last, nothing settles, and it says so."""
-    found = steady_state(partial(alone, [1]), np.array([False]), starting_at(lambda k: k**3))
+    found = find_steady_state(partial(alone, [1]), np.array([False]), starting_at(lambda k: k**3))
 
     assert not found.settled
     assert found.program.repetitions == module.MOST_REPETITIONS
@@ -125,7 +125,7 @@ def test_period_of_a_drift_is_reported_as_not_settled() -> None:
 
 def test_patterns_without_a_cycle_settle_on_their_mean() -> None:
     """Periods that differ yet average out count as settled after the patience."""
-    found = steady_state(
+    found = find_steady_state(
         partial(alone, [1]), np.array([False]), starting_at(lambda k: 1_000 * k + k % 2 + k % 3)
     )
 
@@ -143,7 +143,7 @@ def test_work_budget_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_lane_that_overlaps_itself_across_the_seam_is_our_bug() -> None:
     """A serial lane cannot repeat faster than it works."""
     links = [Link(0, 1, kind="thread"), Link(0, 0, shift=1, kind="thread")]
-    found = steady_state(lambda k: by_hand([3, 4], links, repetitions=k), np.array([False]))
+    found = find_steady_state(lambda k: by_hand([3, 4], links, repetitions=k), np.array([False]))
     assert found.period_ns == 3.0  # two branches are no serial lane
 
     links = [Link(0, 1, kind="thread"), Link(1, 0, shift=1, kind="thread")]
@@ -157,7 +157,7 @@ def test_lane_that_overlaps_itself_across_the_seam_is_our_bug() -> None:
 def test_negative_lags_make_no_serial_lane() -> None:
     """Overlap inside one graph launch is legal, so its lane is not held to its busy time."""
     links = [Link(0, 1, -2, kind="stream"), Link(1, 0, 0, shift=1, kind="stream")]
-    found = steady_state(lambda k: by_hand([3, 4], links, repetitions=k), np.array([True]))
+    found = find_steady_state(lambda k: by_hand([3, 4], links, repetitions=k), np.array([True]))
 
     assert found.period_ns == 5.0
 
@@ -165,7 +165,7 @@ def test_negative_lags_make_no_serial_lane() -> None:
 def test_an_empty_window_is_an_error() -> None:
     """There is no period of nothing."""
     with pytest.raises(ReplayError, match="nothing to replay"):
-        steady_state(lambda k: by_hand([], repetitions=k), HOST_AND_DEVICE)
+        find_steady_state(lambda k: by_hand([], repetitions=k), HOST_AND_DEVICE)
 
 
 @settings(deadline=None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.graph.model import EDGE_KINDS
-from foretrace.replaying.critical_path import _known, _step
+from foretrace.replaying.critical_path import _read_causes, _step_back
 from foretrace.replaying.engine.program import END_START, Program
 
 if TYPE_CHECKING:
@@ -73,5 +73,5 @@ def cause_of(schedule: Schedule, moment: int) -> tuple[int, int]:
     Where nothing but a release did, it is *moment* itself.
     """
     v = moment % (2 * schedule.prepared.program.tasks)
-    before, why = _step(moment - v, v, *_known(schedule)[:-1])
+    before, why = _step_back(moment - v, v, *_read_causes(schedule)[:-1])
     return int(before), int(why)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
-from foretrace.graph.ranks.single_step import together
+from foretrace.graph.ranks.single_step import begin_together
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.unfold_ranks import (
     check_ranks,
@@ -154,7 +154,7 @@ def remove_stragglers(
         cost=labelled(graph.tasks["cost"], where, "measured"),
     )
     return add_note(
-        replace(together(graph, except_ranks), tasks=tasks),
+        replace(begin_together(graph, except_ranks), tasks=tasks),
         "remove_stragglers: every task costs what those alike cost on average over ranks and steps",
     )
 

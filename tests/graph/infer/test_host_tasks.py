@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretrace.graph.infer.events import events_of
-from foretrace.graph.infer.host_tasks import host_tasks, nearest_flagged
+from foretrace.graph.infer.events import select_events
+from foretrace.graph.infer.host_tasks import cut_host_tasks, find_enclosing
 from tests.support.recordings.events import MULTI_FETCH, call, microseconds, note, op, parsed, trace
 
 
@@ -95,15 +95,15 @@ def test_nearest_flagged_operator() -> None:
     """Looked for from the task's own operator upwards."""
     _, host, _ = parsed([op("outer", 0, 20), op("inner", 5, 5), op("alone", 30, 5)])
 
-    assert nearest_flagged(host, np.array([True, False, False])).tolist() == [0, 0, 0, -1]
-    assert nearest_flagged(host, np.array([False, True, True])).tolist() == [-1, 1, -1, 2]
+    assert find_enclosing(host, np.array([True, False, False])).tolist() == [0, 0, 0, -1]
+    assert find_enclosing(host, np.array([False, True, True])).tolist() == [-1, 1, -1, 2]
 
 
 def test_rows_in_any_order() -> None:
     """A table that was not sorted gives the same tasks."""
     frame = trace([op("outer", 0, 20), op("inner", 5, 5), call(7, 1)]).events
-    events = events_of(frame.iloc[::-1].reset_index(drop=True))
-    host = host_tasks(events, np.empty(0, np.int64))
+    events = select_events(frame.iloc[::-1].reset_index(drop=True))
+    host = cut_host_tasks(events, np.empty(0, np.int64))
 
     assert microseconds(host.start_ns) == [0, 5, 7, 8, 10]
     assert host.event.tolist() == [2, 1, 0, 1, 2]

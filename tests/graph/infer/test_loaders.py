@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from foretrace.graph.infer.loaders import (
-    Chain,
+    Coupling,
     Loads,
     Units,
-    fetch_waits,
+    couple_units,
+    find_fetch_waits,
+    find_marker_waits,
     find_units,
-    marker_waits,
-    unit_chains,
 )
 from tests.support.recordings.events import MULTI_FETCH, Row, call, microseconds, note, op, parsed
 
@@ -41,7 +41,7 @@ def test_stage_of_several_threads_keeps_the_busiest() -> None:
     assert host.thread[stage.first].tolist() == [9, 9]
 
 
-def chains(step_at: list[int], units_at: list[int], length: int) -> list[Chain]:
+def chains(step_at: list[int], units_at: list[int], length: int) -> list[Coupling]:
     """Return the chains between steps and units that begin at these µs."""
     rows = [note(f"ProfilerStep#{at}", at, 1) for at in step_at]
     rows += [unit("CPU", at, length) for at in units_at]
@@ -49,7 +49,7 @@ def chains(step_at: list[int], units_at: list[int], length: int) -> list[Chain]:
     marks = [i for i, row in enumerate(ordered) if row["name"].startswith("Prof")]
     events, host, _ = parsed(rows, markers=marks)
     markers = np.flatnonzero(host.thread == 1)
-    return unit_chains(host, find_units(events, host), markers)
+    return couple_units(host, find_units(events, host), markers)
 
 
 def test_offset_is_the_tightest_that_order_allows() -> None:
@@ -81,8 +81,8 @@ def test_without_stages_or_steps_there_are_no_chains() -> None:
     _, host, _ = parsed([op("a", 0, 5)])
     stage = Units(np.array([0]), np.array([0]))
 
-    assert unit_chains(host, [], np.array([0, 0])) == []
-    assert unit_chains(host, [stage], np.array([0])) == []
+    assert couple_units(host, [], np.array([0, 0])) == []
+    assert couple_units(host, [stage], np.array([0])) == []
 
 
 def seen(loads: Loads | None) -> tuple[list[float], list[float], float]:
@@ -96,7 +96,7 @@ def test_fetch_that_waits_shows_when_the_batch_came() -> None:
     lengths = (5_000, 100, 5_000, 5_000)
     rows = [op(MULTI_FETCH, 10_000 * i, length) for i, length in enumerate(lengths)]
     events, host, _ = parsed(rows)
-    arrivals, work, own = seen(fetch_waits(events, host, 1))
+    arrivals, work, own = seen(find_fetch_waits(events, host, 1))
 
     assert own == 1_570
     assert arrivals == [3_430, 23_430, 33_430]
@@ -108,8 +108,8 @@ def test_fetch_that_never_waits_is_plain_work() -> None:
     rows = [op(MULTI_FETCH, 10_000 * i, 300) for i in range(3)]
     events, host, _ = parsed(rows)
 
-    assert fetch_waits(events, host, 1) is None
-    assert fetch_waits(events, host, 2) is None
+    assert find_fetch_waits(events, host, 1) is None
+    assert find_fetch_waits(events, host, 2) is None
 
 
 def test_pause_between_step_ranges_is_waiting_for_a_batch() -> None:
@@ -120,9 +120,9 @@ def test_pause_between_step_ranges_is_waiting_for_a_batch() -> None:
     events, host, _ = parsed(rows, markers=[0, 2, 5, 7])
     markers = np.flatnonzero(host.start_ns == host.end_ns)
     ends = events.start_ns[host.event[markers]] + events.duration_ns[host.event[markers]]
-    arrivals, work, own = seen(marker_waits(host, markers, ends))
+    arrivals, work, own = seen(find_marker_waits(host, markers, ends))
 
     assert own == 2_000
     assert arrivals == [8_000, 18_000, 28_000]
     assert work == [6_000, 10_000, 10_000]
-    assert marker_waits(host, markers[:2], ends[:2]) is None
+    assert find_marker_waits(host, markers[:2], ends[:2]) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.graph.infer.phases_modules import modules, phases
+from foretrace.graph.infer.phases_modules import assign_modules, assign_phases
 from foretrace.graph.infer.threads import Threads
 from foretrace.graph.model import PHASES
 from tests.support.recordings.events import Row, call, note, op, parsed
@@ -14,7 +14,7 @@ def labelled(
     """Return the phase of every host task, by thread and start."""
     events, host, _ = parsed(rows)
     threads = Threads(1, subordinates, loaders, (), host.thread, host.is_call, ())
-    return [PHASES[code] if code >= 0 else None for code in phases(events, host, threads)]
+    return [PHASES[code] if code >= 0 else None for code in assign_phases(events, host, threads)]
 
 
 def test_named_ranges_decide() -> None:
@@ -55,7 +55,7 @@ def test_autograd_is_backward_wherever_it_runs() -> None:
 def paths(rows: list[Row]) -> list[str | None]:
     """Return the module of every host task."""
     events, host, _ = parsed(rows)
-    codes, names = modules(events, host)
+    codes, names = assign_modules(events, host)
     return [names[code] if code >= 0 else None for code in codes]
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.events import events_of
+from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.steps import Steps, find_steps
 from tests.support.recordings.events import Row, microseconds, note, op, trace
 
 
 def found(*rows: Row, pattern: str | None = None) -> Steps | None:
     """Return the steps of a recording."""
-    return find_steps(events_of(trace(rows).events), pattern)
+    return find_steps(select_events(trace(rows).events), pattern)
 
 
 def repeated(name: str, count: int, length: float, offset: float = 0, **more: int) -> list[Row]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretrace.graph.infer.stream_events import event_edges
+from foretrace.graph.infer.stream_events import find_event_edges
 from tests.support.recordings.events import Row, call, kernel, parsed
 
 WAIT = "cudaStreamWaitEvent"
@@ -14,7 +14,7 @@ def edges(rows: list[Row], group: list[int] | None = None) -> list[tuple[int, in
     """Return source, destination and whether recorded; device tasks numbered by stream, start."""
     events, host, devices = parsed(rows)
     groups = np.zeros(len(host), np.int64) if group is None else np.array(group)
-    found = event_edges(events, devices, host, groups)
+    found = find_event_edges(events, devices, host, groups)
     return list(zip(*(column.tolist() for column in found), strict=True))
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from foretrace.graph.infer.stream_gaps import (
     DEFAULT_LATENCY_NS,
-    kernel_gaps,
-    launch_lags,
-    stream_lags,
+    assign_stream_lags,
+    estimate_kernel_gaps,
+    estimate_launch_lags,
 )
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.model import Rules
@@ -26,7 +26,7 @@ def lags(rows: list[Row], *, from_start: bool = True) -> tuple[list[int], int]:
     """Return launch lags per device task, and that of plain kernels."""
     events, host, devices = parsed(rows)
     waits = split_waiting(events, host, devices, Rules())
-    found, plain = launch_lags(events, devices, host, waits, from_start=from_start)
+    found, plain = estimate_launch_lags(events, devices, host, waits, from_start=from_start)
     return found.tolist(), plain
 
 
@@ -40,10 +40,10 @@ def test_gap_is_the_mean_by_kinds_of_neighbours() -> None:
         kernel(200, 10, 5),
     )
     _, host, devices = parsed(rows)
-    gaps = kernel_gaps(devices, host)
+    gaps = estimate_kernel_gaps(devices, host)
 
     assert gaps == {("kernel", "kernel"): 2_000, ("kernel", "memcpy"): 5_000}
-    assert stream_lags(devices, gaps).tolist() == [0, 2_000, 2_000, 5_000, 3_500]
+    assert assign_stream_lags(devices, gaps).tolist() == [0, 2_000, 2_000, 5_000, 3_500]
 
 
 def test_pause_of_a_late_launch_is_no_gap() -> None:
@@ -51,8 +51,8 @@ def test_pause_of_a_late_launch_is_no_gap() -> None:
     rows = [call(0, 1, 1), kernel(10, 10, 1), call(21, 1, 2), kernel(27, 10, 2)]
     _, host, devices = parsed(rows)
 
-    assert kernel_gaps(devices, host) == {}
-    assert stream_lags(devices, {}).tolist() == [0, 0]
+    assert estimate_kernel_gaps(devices, host) == {}
+    assert assign_stream_lags(devices, {}).tolist() == [0, 0]
 
 
 def test_gap_while_another_stream_works_does_not_count() -> None:
@@ -66,7 +66,7 @@ def test_gap_while_another_stream_works_does_not_count() -> None:
     )
     _, host, devices = parsed(rows)
 
-    assert kernel_gaps(devices, host) == {("kernel", "kernel"): 1_000}
+    assert estimate_kernel_gaps(devices, host) == {("kernel", "kernel"): 1_000}
 
 
 def test_gap_beside_another_stream_is_better_than_none() -> None:
@@ -74,7 +74,7 @@ def test_gap_beside_another_stream_is_better_than_none() -> None:
     rows = launched(kernel(100, 10, 1), kernel(119, 10, 2), kernel(100, 30, 3, stream=8))
     _, host, devices = parsed(rows)
 
-    assert kernel_gaps(devices, host) == {("kernel", "kernel"): 9_000}
+    assert estimate_kernel_gaps(devices, host) == {("kernel", "kernel"): 9_000}
 
 
 def test_latency_is_the_median_by_class_of_work() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretrace.graph.infer.threads import Threads, thread_roles
+from foretrace.graph.infer.threads import Threads, infer_thread_roles
 from tests.support.recordings.events import Row, call, kernel, microseconds, op, parsed
 
 
@@ -13,7 +13,7 @@ def roles(rows: list[Row], loaders: tuple[int, ...] = (), *, fork_join: bool = T
     _, host, devices = parsed(rows)
     launches = np.zeros(len(host), bool)
     launches[devices.launching] = True
-    return thread_roles(host, 1, loaders, launches, fork_join=fork_join)
+    return infer_thread_roles(host, 1, loaders, launches, fork_join=fork_join)
 
 
 BACKWARD = [

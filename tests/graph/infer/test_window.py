@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from foretrace.graph.infer.events import events_of
+from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.steps import find_steps
 from foretrace.graph.infer.window import Window, choose_window
 from tests.support.recordings.events import (
@@ -24,7 +24,7 @@ from tests.support.recordings.events import (
 
 def window(rows: list[Row]) -> Window:
     """Return the window of a recording."""
-    found = find_steps(events_of(trace(rows).events))
+    found = find_steps(select_events(trace(rows).events))
     _, host, devices = parsed(rows, found.rows if found else ())
     return choose_window(found, host, devices)
 

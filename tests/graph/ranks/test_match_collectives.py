@@ -8,7 +8,7 @@ import pytest
 
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
-from foretrace.graph.ranks.match_collectives import _listed
+from foretrace.graph.ranks.match_collectives import _list_ranks
 from foretrace.replaying.replay import replay
 from tests.support.recordings.events import Row, call, kernel, microseconds, steps, trace
 
@@ -138,4 +138,4 @@ def test_collectives_that_lack_on_one_member_are_told() -> None:
 
 def test_many_ranks_are_counted() -> None:
     """A sentence lists eight."""
-    assert _listed(list(range(20))) == "ranks 0, 1, 2, 3, 4, 5, 6 and 13 more"
+    assert _list_ranks(list(range(20))) == "ranks 0, 1, 2, 3, 4, 5, 6 and 13 more"

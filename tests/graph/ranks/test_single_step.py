@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from foretrace.graph.build import build
 from foretrace.graph.literal import literal
 from foretrace.graph.ranks.merge import merge_ranks
-from foretrace.graph.ranks.single_step import AGAIN, together
+from foretrace.graph.ranks.single_step import AGAIN, begin_together
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.straggler import remove_stragglers
 from tests.support.recordings.events import Row, call, kernel, note, op, scaled, trace
@@ -61,14 +61,19 @@ def test_ranks_can_begin_together() -> None:
     graph = merged(rank(0, 100, 250), rank(500, 300, 50))
     steps = [
         replay(each).step_ns
-        for each in (graph, together(graph), together(graph, [0]), together(graph, [1]))
+        for each in (
+            graph,
+            begin_together(graph),
+            begin_together(graph, [0]),
+            begin_together(graph, [1]),
+        )
     ]
     even = merged(rank(0, 100, 250), rank(0, 300, 50))
 
     assert steps[0] - steps[1] == 500_000
     assert steps[1:] == [steps[1], steps[1], steps[0]]
     assert replay(remove_stragglers(graph)).step_ns < steps[0] - 400_000
-    assert together(even) is even
+    assert begin_together(even) is even
 
 
 def test_devices_alone_begin_late_too() -> None:

@@ -18,7 +18,7 @@ from foretrace.replaying.engine.program import (
     ReplayError,
 )
 from foretrace.replaying.engine.static import run, run_events, run_static
-from foretrace.replaying.engine.topological import prepare, topological
+from foretrace.replaying.engine.topological import prepare, sort_moments
 from tests.support.programs import Link, by_hand, cause_of
 
 patient = settings(deadline=None)  # the first example compiles
@@ -73,7 +73,7 @@ def test_both_engines_find_the_longest_path(program: Program) -> None:
     expected = [[-shortest[side, i] for i in range(count)] for side in ("start", "end")]
     prepared = prepare(program)
 
-    for schedule in (run_static(prepared, topological(prepared)), run_events(prepared)):
+    for schedule in (run_static(prepared, sort_moments(prepared)), run_events(prepared)):
         assert [schedule.start_ns.tolist(), schedule.end_ns.tolist()] == expected
 
 
@@ -84,7 +84,7 @@ def test_cycles_are_found_and_lie_on_a_cycle(program: Program) -> None:
     graph = moments_graph(program)
     prepared = prepare(program)
     if nx.is_directed_acyclic_graph(graph):
-        topological(prepared)
+        sort_moments(prepared)
         return
     on_cycles = {
         moment[1]
@@ -93,7 +93,7 @@ def test_cycles_are_found_and_lie_on_a_cycle(program: Program) -> None:
         for moment in part
     }
 
-    for engine in (topological, run_events):
+    for engine in (sort_moments, run_events):
         with pytest.raises(ReplayError, match="cycle") as caught:
             engine(prepared)
         assert set(caught.value.tasks) <= on_cycles

@@ -15,9 +15,9 @@ from foretrace.graph.network import Network, with_network
 from foretrace.replaying.engine.event_loop import PARTS
 from foretrace.replaying.engine.fluid_rates import enter, settle
 from foretrace.replaying.engine.program import Sharing
-from foretrace.replaying.engine.state import flows_before
+from foretrace.replaying.engine.state import make_flows
 from foretrace.replaying.engine.static import run_events, run_static
-from foretrace.replaying.engine.topological import prepare, topological
+from foretrace.replaying.engine.topological import prepare, sort_moments
 from foretrace.replaying.lower import lower
 from tests.support.jobs.shared_links import (
     ONE_LINK,
@@ -271,7 +271,7 @@ def filled(links: int, routes: list[list[int]], uses: list[list[float]]) -> list
         first_user=np.searchsorted(link[by_link], np.arange(links + 1)).astype(np.int32),
         user=group[by_link].astype(np.int32),
     )
-    flows, behind = flows_before(sharing, groups), np.full(groups, -1, np.int32)
+    flows, behind = make_flows(sharing, groups), np.full(groups, -1, np.int32)
     tally = flows.tally[0]
     for at in range(groups):
         enter(flows.groups, flows.neighbours, tally, flows.goal, flows.lost, behind, at, at, 0, 100)
@@ -296,7 +296,7 @@ def test_links_that_are_never_short_change_nothing() -> None:
     assert program.sharing is not None  # its lanes are not chained: windows might overlap
     prepared = prepare(program)
 
-    static = run_static(prepared, topological(prepared))
+    static = run_static(prepared, sort_moments(prepared))
     assert run_events(prepared).moments.tolist() == static.moments.tolist()
 
 

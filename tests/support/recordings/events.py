@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.build import build
-from foretrace.graph.infer.device_tasks import device_tasks
-from foretrace.graph.infer.events import events_of
-from foretrace.graph.infer.host_tasks import host_tasks
+from foretrace.graph.infer.device_tasks import collect_device_tasks
+from foretrace.graph.infer.events import select_events
+from foretrace.graph.infer.host_tasks import cut_host_tasks
 from foretrace.graph.model import Rules
 from foretrace.replaying.replay import replay
 from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
@@ -127,9 +127,9 @@ def step_ms(recording: Trace, factor: float = 1.0, **off: bool) -> float:
 
 def parsed(rows: Iterable[Row], markers: Iterable[int] = ()) -> tuple[Events, Host, Devices]:
     """Return events, host tasks and device tasks of *rows*; *markers* are rows sorted by start."""
-    events = events_of(trace(rows).events)
-    host = host_tasks(events, np.array(list(markers), np.int64))
-    return events, host, device_tasks(events, host)
+    events = select_events(trace(rows).events)
+    host = cut_host_tasks(events, np.array(list(markers), np.int64))
+    return events, host, collect_device_tasks(events, host)
 
 
 def microseconds(values: Iterable[int]) -> list[float]:
