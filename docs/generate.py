@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import foretrace
-from foretrace.analysis.whatif_catalog import catalogue
+from foretrace.analysis.whatif_catalog import list_what_ifs
 from foretrace.graph import model
 from foretrace.graph.state import JobState
 from foretrace.tracer import trace
@@ -147,10 +147,10 @@ def transforms_page() -> str:
         "|---|---|---|",
         *(
             f"| [{each.name}](#{each.name}) | {_cell(each.effect)} | {_tested_on(each)} |"
-            for each in catalogue().entries
+            for each in list_what_ifs().entries
         ),
     ]
-    for each in catalogue().entries:
+    for each in list_what_ifs().entries:
         described = each.description.split("Examples\n")[0].rstrip()
         head = f"`{each.name}({each.parameters})`"
         parts += ["", f"## {each.name}", "", head, "", _prose(described)]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from foretrace.analysis.prediction import identity, predict
+from foretrace.analysis.identity import identity
+from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
 from foretrace.testing import check_transform
 from foretrace.transforms.edit.primitives import scale

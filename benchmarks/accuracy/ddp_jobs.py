@@ -12,7 +12,7 @@ from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.validation_scope import setting
+from foretrace.analysis.validation_scope import describe_setting
 from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
@@ -118,7 +118,7 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
         return replay(moved).step_ns * ratio / MS
 
     rate = _fitted(lambda each: step_ms("8 before", each), known["8 before"])
-    where = {what: setting(base, job) for what, job in jobs.items()}
+    where = {what: describe_setting(base, job) for what, job in jobs.items()}
     return [
         MoreRow(
             year,

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.rows import IdentityRow, Study
+from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
 from foretrace.analysis.null_models import paper
-from foretrace.analysis.prediction import identity, measured_step, predict
+from foretrace.analysis.prediction import predict
 from foretrace.analysis.validation import compare
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+from foretrace.analysis.baseline import Measured, replay_baseline
 from foretrace.analysis.candidates import candidates
-from foretrace.analysis.explain import path_causes
-from foretrace.analysis.prediction import Measured, Prediction, baseline, predicted
+from foretrace.analysis.explain import sum_path_by_cause
+from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.scenario_sweep import replay_each
 from foretrace.errors import ForetraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.analysis.prediction import Baseline
+    from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.scenario_sweep import Made
     from foretrace.graph.model import Graph
     from foretrace.transforms.scenario import Scenario
@@ -70,7 +71,7 @@ class _Trial:
     saves: str
 
 
-class _Found(NamedTuple):
+class _Success(NamedTuple):
     """A trial that can be predicted, and the graph that it makes of the job."""
 
     trial: _Trial
@@ -86,25 +87,37 @@ def advise(graph: Graph) -> Advisory:
     TransformError
         The recorded step has no work.
     """
-    known = baseline(graph)
+    return advise_from(replay_baseline(graph))
+
+
+def advise_from(baseline: Baseline) -> Advisory:
+    """Try every what-if that suits the job of *baseline*, and the best ones together.
+
+    Raises
+    ------
+    TransformError
+        The recorded step has no work.
+    """
+    baseline.require_work()
+    graph = baseline.graph
     trials = [_Trial((each.what_if(graph),), each.saves) for each in candidates()]
-    found, refused = _tried(known, trials)
-    best = _worth_combining(found)
+    successes, refused = _try_all(baseline, trials)
+    best = _pick_to_combine(successes)
     made = [(each.trial.scenario, each.changed) for each in best]
-    groups = _groups([each.trial for each in best])
-    together, _ = _tried(known, [_together(group) for group in groups], made)
-    every = [each.advice for each in found]
+    groups = _group([each.trial for each in best])
+    together, _ = _try_all(baseline, [_join(group) for group in groups], made)
+    every = [each.advice for each in successes]
     return Advisory(
-        measured=known.measured,
-        limits=path_causes(known.timeline),
-        single=_ranked(every),
-        combined=_ranked(each.advice for each in together),
+        measured=baseline.measured,
+        limits=sum_path_by_cause(baseline.timeline),
+        single=_rank(every),
+        combined=_rank(each.advice for each in together),
         inapplicable=tuple((_text(trial), str(error)) for trial, error in refused),
-        warnings=_warnings(graph, every),
+        warnings=_warn(graph, every),
     )
 
 
-def _warnings(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
+def _warn(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
     """Return what holds for every prediction, and what makes them all doubtful."""
     warnings = every[0].prediction.warnings if every else ()
     common = [each for each in warnings if all(each in a.prediction.warnings for a in every)]
@@ -122,38 +135,38 @@ def _warnings(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
     return tuple(common)
 
 
-def _tried(
-    known: Baseline, trials: Sequence[_Trial], made: Sequence[Made] = ()
-) -> tuple[list[_Found], list[tuple[_Trial, ForetraceError]]]:
+def _try_all(
+    baseline: Baseline, trials: Sequence[_Trial], made: Sequence[Made] = ()
+) -> tuple[list[_Success], list[tuple[_Trial, ForetraceError]]]:
     """Replay every trial; return what came out, and what was refused."""
-    found, refused = [], []
-    replays = replay_each(known, (trial.scenario for trial in trials), made)
-    for trial, after in zip(trials, replays, strict=True):
+    successes, refused = [], []
+    experiments = replay_each(baseline, (trial.scenario for trial in trials), made)
+    for trial, experiment in zip(trials, experiments, strict=True):
         try:
-            if isinstance(after, ForetraceError):
-                raise after  # one place for both kinds of refusal
-            prediction = predicted(known, trial.scenario, after)
+            if isinstance(experiment, ForetraceError):
+                raise experiment  # one place for both kinds of refusal
+            prediction = predict_from(experiment)
         except ForetraceError as error:
             refused.append((trial, error))
             continue
-        advice = Advice(prediction, trial.saves, path_causes(after))
-        found.append(_Found(trial, advice, after.graph))
-    return found, refused
+        advice = Advice(prediction, trial.saves, sum_path_by_cause(experiment.after))
+        successes.append(_Success(trial, advice, experiment.changed))
+    return successes, refused
 
 
-def _worth_combining(found: Iterable[_Found]) -> list[_Found]:
+def _pick_to_combine(successes: Iterable[_Success]) -> list[_Success]:
     """Return the best trial of each transform, the best few, in the order of application."""
-    best: dict[str, _Found] = {}
-    for each in found:
+    best: dict[str, _Success] = {}
+    for each in successes:
         name = each.trial.scenario[0].name
-        known = best[name].advice.gain if name in best else WORTH_COMBINING
-        if each.trial.saves == "time" and each.advice.gain > known:
+        least = best[name].advice.gain if name in best else WORTH_COMBINING
+        if each.trial.saves == "time" and each.advice.gain > least:
             best[name] = each
     few = sorted(best, key=lambda name: -best[name].advice.gain)[:COMBINED]
     return [best[name] for name in best if name in few]
 
 
-def _groups(best: Sequence[_Trial]) -> list[tuple[_Trial, ...]]:
+def _group(best: Sequence[_Trial]) -> list[tuple[_Trial, ...]]:
     """Return all pairs of *best*, and all of them; those that begin alike stand side by side."""
     groups: list[tuple[_Trial, ...]] = [*combinations(best, 2)]
     if len(best) > 2:  # noqa: PLR2004  # two are a pair already
@@ -165,11 +178,11 @@ def _names(group: Iterable[_Trial]) -> set[str]:
     return {what_if.name for trial in group for what_if in trial.scenario}
 
 
-def _together(group: Sequence[_Trial]) -> _Trial:
+def _join(group: Sequence[_Trial]) -> _Trial:
     return _Trial(tuple(what_if for trial in group for what_if in trial.scenario), "time")
 
 
-def _ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:
+def _rank(advice: Iterable[Advice]) -> tuple[Advice, ...]:
     return tuple(sorted(advice, key=lambda each: (-each.gain, each.prediction.scenario)))
 
 

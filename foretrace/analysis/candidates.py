@@ -40,13 +40,13 @@ class Candidate:
 
 
 def _amp_dtype(graph: Graph) -> dict[str, Any]:
-    known = hardware(graph)
-    return {"dtype": "fp16" if known is not None and known.peak("bf16") is None else "bf16"}
+    device = hardware(graph)
+    return {"dtype": "fp16" if device is not None and device.peak("bf16") is None else "bf16"}
 
 
 def _double_batch(graph: Graph) -> dict[str, Any]:
-    known = graph.meta.batch_size
-    return {"n": 2, "recorded": 1} if known is None else {"n": 2 * known}
+    recorded = graph.meta.batch_size
+    return {"n": 2, "recorded": 1} if recorded is None else {"n": 2 * recorded}
 
 
 def _more_workers(graph: Graph) -> dict[str, Any]:

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.prediction import Baseline, Prediction, baseline, predicted
+from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.rank_pace import pace_setter, paces
 from foretrace.replaying.critical_path import REASONS, WORK, sum_time_by
 from foretrace.replaying.replay import replay
 from foretrace.replaying.timeline import UNKNOWN
 from foretrace.transforms.costs.kernel_names import CLASSES, kernel_class
 from foretrace.transforms.edit.columns import is_in, of_category
-from foretrace.transforms.scenario import apply, as_scenario
 
 if TYPE_CHECKING:
+    from foretrace.analysis.baseline import Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.edit.columns import Rows
-    from foretrace.transforms.scenario import Asked, Scenario
+    from foretrace.transforms.scenario import Asked
 
 UNCHANGED = ("recorded", "unblocked")
 """Cost labels of tasks that no what-if has touched."""
@@ -103,17 +104,23 @@ def explain(graph: Graph, asked: Asked) -> Explanation:
     TransformError
         As `foretrace.analysis.prediction.predict` does.
     """
-    return explained(baseline(graph), as_scenario(asked))
+    return explain_from(run_experiment(graph, asked))
 
 
-def explained(known: Baseline, scenario: Scenario, after: Timeline | None = None) -> Explanation:
-    """Explain the gain of *scenario* over a baseline that is known, and its replay if that is."""
-    before = known.timeline
-    after = after or replay(apply(known.graph, scenario), like=before)
+def explain_from(experiment: Experiment) -> Explanation:
+    """Compare the critical paths of *experiment* before and after.
+
+    Raises
+    ------
+    TransformError
+        As `foretrace.analysis.prediction.predict_from` does.
+    """
+    prediction = predict_from(experiment)
+    before, after = experiment.baseline.timeline, experiment.after
     causes, phases, modules = (_shifts(before, after, by) for by in ("cause", "phase", "module"))
     differences = [shift.work_ns[1] - shift.work_ns[0] for shift in causes]
     return Explanation(
-        prediction=predicted(known, scenario, after),
+        prediction=prediction,
         bound_ns=_without_changed(after).step_ns,
         saved_ns=-sum(ns for ns in differences if ns < 0),
         added_ns=sum(ns for ns in differences if ns > 0),
@@ -125,12 +132,12 @@ def explained(known: Baseline, scenario: Scenario, after: Timeline | None = None
     )
 
 
-def path_causes(timeline: Timeline) -> dict[str, float]:
+def sum_path_by_cause(timeline: Timeline) -> dict[str, float]:
     """Return the ns of a step on the critical path by cause, longest first."""
     return {cause: path for cause, (_, path) in _parts(timeline, "cause").items() if path > 0}
 
 
-def causes(graph: Graph) -> Rows:
+def task_causes(graph: Graph) -> Rows:
     """Return what each task's work counts as: a position in `CAUSES`."""
     kinds, names = graph.tasks["kind"].array, graph.tasks["name"]
     by_kind = [CAUSES.index(KIND_CAUSES.get(str(kind), "host")) for kind in kinds.categories]
@@ -141,8 +148,8 @@ def causes(graph: Graph) -> Rows:
 
 
 def _cause_of_kernel(name: str) -> int:
-    found = kernel_class(name)
-    return CAUSES.index("communication" if found == "collective" else found)
+    cls = kernel_class(name)
+    return CAUSES.index("communication" if cls == "collective" else cls)
 
 
 def _shifts(before: Timeline, after: Timeline, by: str) -> tuple[Shift, ...]:
@@ -165,8 +172,8 @@ def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
     total = dict(zip(names, zip(work.tolist(), path.tolist(), strict=True), strict=True))
     for at, reason in enumerate(REASONS):
         if by == "cause" and at != WORK:
-            known = total.get(WAIT_CAUSES[reason], (0.0, 0.0))
-            total[WAIT_CAUSES[reason]] = known[0], known[1] + float(spent[:, at].sum())
+            work_ns, path_ns = total.get(WAIT_CAUSES[reason], (0.0, 0.0))
+            total[WAIT_CAUSES[reason]] = work_ns, path_ns + float(spent[:, at].sum())
     steps = timeline.graph.steps
     ordered = sorted(total.items(), key=lambda item: (-item[1][1], item[0]))
     return {part: (ns[0] / steps, ns[1] / steps) for part, ns in ordered if any(ns)}
@@ -175,7 +182,7 @@ def _parts(timeline: Timeline, by: str) -> dict[str, tuple[float, float]]:
 def _codes(graph: Graph, by: str) -> tuple[list[str], Rows]:
     """Return the names of the parts, and per task the number of its own."""
     if by == "cause":
-        return list(CAUSES), causes(graph)
+        return list(CAUSES), task_causes(graph)
     values = graph.tasks[by].array
     names = [*values.categories.astype(str), UNKNOWN]
     return names, np.where(values.codes < 0, len(names) - 1, values.codes)
@@ -185,5 +192,7 @@ def _without_changed(timeline: Timeline) -> Timeline:
     """Replay with everything that the change gave another cost for nothing."""
     tasks = timeline.graph.tasks
     changed = ~is_in(tasks["cost"], *UNCHANGED)
+    if not changed.any():
+        return timeline
     free = tasks.assign(work_ns=np.where(changed, 0, tasks["work_ns"]))
     return replay(replace(timeline.graph, tasks=free), like=timeline)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from foretrace.analysis.baseline import replay_scenario
+from foretrace.analysis.prediction import predict_from
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.batching.gradient_accumulation import per_batch
@@ -31,6 +33,7 @@ from foretrace.transforms.scenario import Scenario, WhatIf
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from foretrace.analysis.baseline import Baseline
     from foretrace.graph.model import Graph
 
 COMPUTE_BOUND = ("gemm", "conv", "attention")
@@ -51,13 +54,21 @@ def paper(scenario: Iterable[Any]) -> Scenario:
     >>> [str(what_if) for what_if in paper(parse_scenario(["amp"]))]
     ['amp']
     """
-    found = []
+    what_ifs = []
     for change in scenario:
         rule = _RULES.get(getattr(change, "name", ""))
         if rule is None:
             raise TransformError(f"the paper has no rule for {change}")
-        found.append(WhatIf(change.name, rule, change.parameters))
-    return tuple(found)
+        what_ifs.append(WhatIf(change.name, rule, change.parameters))
+    return tuple(what_ifs)
+
+
+def predict_by_paper(baseline: Baseline, scenario: Iterable[Any]) -> float | None:
+    """Return the step in ns by the paper's constants; ``None`` where they cannot tell."""
+    try:
+        return predict_from(replay_scenario(baseline, paper(scenario))).predicted_ns
+    except TransformError:
+        return None
 
 
 def _amp(graph: Graph, **_: Any) -> Graph:
@@ -65,8 +76,8 @@ def _amp(graph: Graph, **_: Any) -> Graph:
         where = is_in(graph.tasks["kind"], "kernel")
         heavy = np.isin(classes(graph.tasks["name"]), COMPUTE_BOUND)
     else:
-        found = task_operator_classes(graph)
-        where, heavy = found != "other", np.isin(found, COMPUTE_BOUND)
+        kinds = task_operator_classes(graph)
+        where, heavy = kinds != "other", np.isin(kinds, COMPUTE_BOUND)
     factor = np.where(heavy, 1 / COMPUTE_SPEEDUP, 1 / MEMORY_SPEEDUP)
     return scale(graph, where, factor, cost="prior")
 

@@ -7,38 +7,25 @@ replays after and before the change, applied to the step time that was really me
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.validated_errors import changes_made, validated_error
-from foretrace.analysis.validation_scope import setting
-from foretrace.analysis.warnings import (
-    doubts,
-    of_change,
-    of_pace,
-    of_prediction,
-    of_replay,
-    uncovered,
-)
+from foretrace.analysis.baseline import Measured, run_experiment
+from foretrace.analysis.validated_errors import list_cost_sources, validated_error
+from foretrace.analysis.validation_scope import describe_setting
+from foretrace.analysis.warnings import doubt, warn
 from foretrace.errors import TransformError
-from foretrace.replaying.replay import replay
-from foretrace.tracer.step_stats import trimmed_mean
-from foretrace.transforms.costs.activations import activations
-from foretrace.transforms.costs.peak_memory import memory_warnings
-from foretrace.transforms.edit.provenance import samples_ratio
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import attach
-from foretrace.transforms.scenario import apply, as_scenario, describe_scenario
+from foretrace.transforms.scenario import describe_scenario
 from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
+    from foretrace.analysis.baseline import Experiment, Measured
     from foretrace.graph.model import Graph
-    from foretrace.replaying.timeline import Timeline
-    from foretrace.transforms.costs.activations import Activations
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Asked, Scenario
+    from foretrace.transforms.scenario import Asked
 
 TRANSFERS = ("collective", "p2p")
 """Kinds of tasks that move data between workers."""
@@ -46,37 +33,6 @@ RESAMPLES = 1_000
 SEED = 20_260_101
 LEVEL = 0.90
 """Share of true values that an interval means to cover."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The step time that a recording shows: the truth that predictions start from.
-
-    ``source`` is ``"unprofiled"`` where the recorder measured the job without the profiler,
-    else ``"profiled"``. ``samples_ns`` are the single steps.
-    """
-
-    step_ns: float
-    source: str
-    samples_ns: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A replay without any change against the measured step."""
-
-    measured: Measured
-    replayed_ns: float
-    host_ns: float | None
-    device_ns: float | None
-    settled: bool
-    critical_path: dict[str, float]
-    warnings: tuple[str, ...]
-
-    @property
-    def error(self) -> float:
-        """Signed relative error of the replay."""
-        return self.replayed_ns / self.measured.step_ns - 1
 
 
 @dataclass(frozen=True)
@@ -147,61 +103,6 @@ class Prediction:
         return card(" + ".join(self.scenario) or "No change", facts, bars)
 
 
-def measured_step(graph: Graph) -> Measured:
-    """Return the best measurement of a step that *graph* carries."""
-    unprofiled = graph.meta.unprofiled_step_ns
-    if unprofiled:
-        return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
-    return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
-
-
-def identity(graph: Graph) -> Identity:
-    """Replay *graph* unchanged and put the result beside the measured step."""
-    timeline = replay(graph)
-    return Identity(
-        measured=measured_step(graph),
-        replayed_ns=timeline.step_ns,
-        host_ns=timeline.host_step_ns,
-        device_ns=timeline.device_step_ns,
-        settled=timeline.settled,
-        critical_path=timeline.breakdown("kind"),
-        warnings=graph.notes + of_replay(timeline) + doubts(measured_step(graph), timeline),
-    )
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A job before any change: its measured step and its replay, shared by many predictions."""
-
-    measured: Measured
-    timeline: Timeline
-    critical_path: dict[str, float]
-
-    @property
-    def graph(self) -> Graph:
-        """The job as recorded."""
-        return self.timeline.graph
-
-    @cached_property
-    def kept(self) -> Activations | None:
-        """What the job keeps in memory between forward and backward."""
-        return activations(self.graph)
-
-
-def baseline(graph: Graph) -> Baseline:
-    """Replay *graph* unchanged, once for all predictions from it.
-
-    Raises
-    ------
-    TransformError
-        The recorded step has no work.
-    """
-    timeline = replay(graph)
-    if timeline.step_ns <= 0:
-        raise TransformError("the recorded step has no work, so no ratio can be formed")
-    return Baseline(measured_step(graph), timeline, timeline.breakdown("kind"))
-
-
 def predict(graph: Graph, asked: Asked, calibration: Calibration | None = None) -> Prediction:
     """Predict the step time of *graph* after every what-if *asked*, in order.
 
@@ -214,57 +115,50 @@ def predict(graph: Graph, asked: Asked, calibration: Calibration | None = None) 
     """
     if calibration is not None:
         graph = attach(graph, calibration)
-    scenario = as_scenario(asked)
-    changed = apply(graph, scenario)
-    known = baseline(graph)
-    return predicted(known, scenario, replay(changed, like=known.timeline))
+    return predict_from(run_experiment(graph, asked))
 
 
-def predicted(known: Baseline, scenario: Scenario, after: Timeline) -> Prediction:
-    """Predict the step time of a job whose replay after *scenario* is *after*.
+def predict_from(experiment: Experiment) -> Prediction:
+    """Predict the step time of a job whose replays before and after a scenario are known.
 
     Raises
     ------
     TransformError
-        No work is left.
+        The recorded step has no work, or none is left.
     """
-    graph, changed = known.graph, after.graph
-    before, measured = known.timeline, known.measured
+    baseline, after = experiment.baseline, experiment.after
+    baseline.require_work()
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
-    costs, path = _cost_shares(changed), after.breakdown("kind")
-    where = setting(graph, changed)
-    made = changes_made(scenario, changed)
-    error = validated_error(made, on_device=has_device(graph), where=where)
+    graph, changed, measured = baseline.graph, experiment.changed, baseline.measured
+    setting = describe_setting(graph, changed)
+    error = validated_error(
+        list_cost_sources(experiment.scenario, changed),
+        on_device=has_device(graph),
+        where=setting,
+    )
     varied = step_interval(measured.samples_ns)
-    doubtful = doubts(measured, before)
-    ratio, more = after.step_ns / before.step_ns, samples_ratio(graph, changed)
-    missed = float(np.hypot(error.of(ratio), before.step_ns / measured.step_ns - 1))
-    found = Prediction(
-        scenario=describe_scenario(scenario),
+    prediction = Prediction(
+        scenario=describe_scenario(experiment.scenario),
         measured=measured,
-        replayed_before_ns=before.step_ns,
+        replayed_before_ns=baseline.timeline.step_ns,
         replayed_after_ns=after.step_ns,
         interval_ns=(0.0, 0.0),
         step_interval=varied,
-        status="validated" if error.is_validated and not doubtful else "unvalidated",
-        critical_path_before=known.critical_path,
-        critical_path_after=path,
-        costs=costs,
+        status="validated" if error.is_validated and not doubt(baseline) else "unvalidated",
+        critical_path_before=baseline.critical_path,
+        critical_path_after=experiment.critical_path,
+        costs=_cost_shares(changed),
         samples_before=graph.meta.batch_size,
         samples_after=changed.meta.batch_size,
-        samples=more,
+        samples=experiment.samples,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
-        warnings=doubtful
-        + of_replay(before)
-        + of_pace(graph, known.critical_path, path, ratio)
-        + of_change(graph, after, ratio, more)
-        + of_prediction(measured, after, error)
-        + memory_warnings(graph, changed, known.kept if changed.state.kept_activations else None)
-        + uncovered(graph, changed),
-        setting=where,
+        warnings=warn(experiment, error),
+        setting=setting,
     )
-    return replace(found, interval_ns=interval(found.predicted_ns, varied, missed))
+    missed = baseline.timeline.step_ns / measured.step_ns - 1
+    wrong = float(np.hypot(error.of(experiment.ratio), missed))
+    return replace(prediction, interval_ns=interval(prediction.predicted_ns, varied, wrong))
 
 
 def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:

@@ -6,7 +6,8 @@ import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
-from foretrace.analysis.prediction import Baseline, Prediction, baseline, predicted
+from foretrace.analysis.baseline import Baseline, Experiment, replay_baseline
+from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.replaying.replay import replay
 from foretrace.transforms.scenario import apply, as_scenario
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.scenario import Asked, Scenario
 
 Outcome = Prediction | ForetraceError
@@ -26,7 +26,7 @@ Made: TypeAlias = "tuple[Scenario, Graph]"
 
 _CHUNK = 8
 """Scenarios a process fetches at once."""
-_known: list[Baseline] = []
+_baselines: list[Baseline] = []
 """The job that this worker process predicts for."""
 
 
@@ -45,36 +45,43 @@ def predict_many(graph: Graph, scenarios: Iterable[Asked], *, jobs: int = 1) -> 
         raise TransformError(f"jobs={jobs} is out of range; give at least 1")
     wanted = [as_scenario(asked) for asked in scenarios]
     if jobs == 1 or len(wanted) <= _CHUNK:
-        return list(predict_each(baseline(graph), wanted))
+        return list(predict_each(replay_baseline(graph), wanted))
     spawned = multiprocessing.get_context("spawn")  # a fork would inherit the threads of pyarrow
     with ProcessPoolExecutor(jobs, spawned, _start, (graph,)) as pool:
         chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
         return [outcome for part in pool.map(_predict_chunk, chunks) for outcome in part]
 
 
-def predict_each(known: Baseline, scenarios: Sequence[Scenario]) -> Iterator[Outcome]:
-    """Yield the outcome of each scenario."""
-    for scenario, after in zip(scenarios, replay_each(known, scenarios), strict=True):
-        if isinstance(after, ForetraceError):
-            yield after
+def predict_each(baseline: Baseline, scenarios: Iterable[Scenario]) -> Iterator[Outcome]:
+    """Yield the outcome of each scenario.
+
+    Raises
+    ------
+    TransformError
+        The recorded step has no work.
+    """
+    baseline.require_work()
+    for experiment in replay_each(baseline, scenarios):
+        if isinstance(experiment, ForetraceError):
+            yield experiment
             continue
         try:
-            yield predicted(known, scenario, after)
+            yield predict_from(experiment)
         except ForetraceError as error:
             yield error
 
 
 def replay_each(
-    known: Baseline, scenarios: Iterable[Scenario], made: Sequence[Made] = ()
-) -> Iterator[Timeline | ForetraceError]:
-    """Yield the replay after each scenario.
+    baseline: Baseline, scenarios: Iterable[Scenario], made: Sequence[Made] = ()
+) -> Iterator[Experiment | ForetraceError]:
+    """Yield the replay after each scenario, or why there is none.
 
     What a scenario begins with is not applied again where *made* or its neighbour has it.
     """
     recent: list[Made] = []
     for scenario in scenarios:
         begun, graph = max(
-            (each for each in (((), known.graph), *made, *recent) if _begins(scenario, each[0])),
+            (each for each in (((), baseline.graph), *made, *recent) if _begins(scenario, each[0])),
             key=lambda each: len(each[0]),
         )
         recent = []
@@ -82,7 +89,7 @@ def replay_each(
             for count in range(len(begun), len(scenario)):
                 graph = apply(graph, scenario[count : count + 1])
                 recent.append((scenario[: count + 1], graph))
-            yield replay(graph, like=known.timeline)
+            yield Experiment(baseline, scenario, replay(graph, like=baseline.timeline))
         except ForetraceError as error:
             yield error
 
@@ -92,8 +99,8 @@ def _begins(scenario: Scenario, begun: Scenario) -> bool:
 
 
 def _start(graph: Graph) -> None:
-    _known[:] = [baseline(graph)]
+    _baselines[:] = [replay_baseline(graph)]
 
 
 def _predict_chunk(scenarios: Sequence[Scenario]) -> list[Outcome]:
-    return list(predict_each(_known[0], scenarios))
+    return list(predict_each(_baselines[0], scenarios))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.explain import CAUSES, causes
-from foretrace.analysis.prediction import Measured, baseline
+from foretrace.analysis.baseline import Measured, replay_baseline
+from foretrace.analysis.explain import CAUSES, task_causes
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.replaying.replay import replay
@@ -21,7 +21,7 @@ from foretrace.transforms.edit.columns import is_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from foretrace.analysis.prediction import Baseline
+    from foretrace.analysis.baseline import Baseline
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.edit.columns import Mask
@@ -75,22 +75,33 @@ def sensitivity(graph: Graph, percents: Sequence[float] = PERCENTS) -> Sensitivi
     TransformError
         A percentage is not above 0 and at most 100, or the recorded step has no work.
     """
+    return sensitivity_from(replay_baseline(graph), percents)
+
+
+def sensitivity_from(baseline: Baseline, percents: Sequence[float] = PERCENTS) -> Sensitivity:
+    """Replay the job of *baseline* with each of its parts faster by each of *percents*.
+
+    Raises
+    ------
+    TransformError
+        As `sensitivity` does.
+    """
     wrong = [each for each in percents if not 0 < each <= 100]  # noqa: PLR2004  # percent
     if wrong or not percents:
         raise TransformError(f"percents: give numbers above 0 and up to 100, not {list(percents)}")
-    known = baseline(graph)
-    least = LEAST_SHARE * known.timeline.step_ns
+    baseline.require_work()
+    graph, least = baseline.graph, LEAST_SHARE * baseline.timeline.step_ns
     curves = [
-        _curve(known, part, percents) for part in _parts(graph) if _work(graph, part) >= least
+        _curve(baseline, part, percents) for part in _parts(graph) if _work(graph, part) >= least
     ]
     curves.sort(key=lambda curve: (min(curve.step_ns), curve.of, curve.part))
-    return Sensitivity(known.measured, tuple(percents), tuple(curves))
+    return Sensitivity(baseline.measured, tuple(percents), tuple(curves))
 
 
-def _curve(known: Baseline, part: _Part, percents: Sequence[float]) -> Curve:
-    scale = known.measured.step_ns / known.timeline.step_ns
-    steps = tuple(_faster(known.timeline, part, each).step_ns * scale for each in percents)
-    return Curve(part.of, part.name, _work(known.graph, part), steps)
+def _curve(baseline: Baseline, part: _Part, percents: Sequence[float]) -> Curve:
+    scale = baseline.measured.step_ns / baseline.timeline.step_ns
+    steps = tuple(_faster(baseline.timeline, part, each).step_ns * scale for each in percents)
+    return Curve(part.of, part.name, _work(baseline.graph, part), steps)
 
 
 def _faster(before: Timeline, part: _Part, percent: float) -> Timeline:
@@ -126,7 +137,7 @@ def _parts(graph: Graph) -> Iterator[_Part]:
     yield _Part("lane", "launch calls", is_in(tasks["kind"], "launch"))
     yield _Part("lane", "device", device, is_in(edges["kind"], "stream"))
     yield _Part("lane", "loader workers", loads)
-    cause = causes(graph)
+    cause = task_causes(graph)
     for at, name in enumerate(CAUSES):
         yield _Part("kernels", name, device & (cause == at))
     src = edges["src"].to_numpy()

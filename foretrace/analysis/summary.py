@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.prediction import Identity, identity
+from foretrace.analysis.baseline import replay_baseline
+from foretrace.analysis.identity import Identity, identity_from
 from foretrace.analysis.rank_pace import RankPace, paces
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.replaying.replay import replay
 from foretrace.tracer.data_issues import sentences
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.peak_memory import Memory, capacity_bytes, peak_memory
@@ -79,7 +79,7 @@ def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
     """
     events, meta = trace.events, trace.meta
     device = events[events["kind"].isin(DEVICE_EVENTS)]
-    found, problem = _steps(trace, step_pattern)
+    steps, problem = _steps(trace, step_pattern)
     ends = events["start_ns"] + events["duration_ns"]
     return Summary(
         source=meta.source,
@@ -94,7 +94,7 @@ def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
         busy_ns=int(device["duration_ns"].sum()),
         classes_ns=_classes(device),
         kernels_ns=_top_kernels(device),
-        steps=found,
+        steps=steps,
         steps_problem=problem,
         warnings=tuple(sentences(meta.warnings)),
     )
@@ -103,7 +103,7 @@ def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
 def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]:
     try:
         graph = build(trace, step_pattern=pattern)
-        replayed = identity(graph)
+        baseline = replay_baseline(graph)
     except ForetraceError as error:
         if pattern is not None:
             raise
@@ -111,14 +111,14 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
     return (
         Steps(
             count=graph.steps,
-            identity=replayed,
+            identity=identity_from(baseline),
             phases_ns=_phases(graph),
             edges=_edges(graph),
             queue_depth=graph.platform.queue_depth,
             event_overhead_ns=graph.platform.event_overhead_ns,
             memory=peak_memory(graph),
             memory_bytes=capacity_bytes(graph),
-            paces=paces(replay(graph)) if len(trace.meta.ranks) > 1 else (),
+            paces=paces(baseline.timeline) if len(trace.meta.ranks) > 1 else (),
         ),
         None,
     )

@@ -59,12 +59,12 @@ class ValidatedError:
         return math.hypot(self.share, self.missed * abs(math.log(ratio)))
 
 
-def changes_made(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
+def list_cost_sources(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
     """Return each what-if of *scenario* with where its costs in *changed* come from."""
-    made = names(scenario)
-    sources = [each.source for each in applied(changed)][-len(made) :] if made else []
-    known = [MEASURED if source == MEASURED else RULE for source in sources]
-    return list(zip(made, known or [RULE] * len(made), strict=True))
+    what_ifs = names(scenario)
+    applied_last = applied(changed)[-len(what_ifs) :] if what_ifs else ()
+    sources = [MEASURED if each.source == MEASURED else RULE for each in applied_last]
+    return list(zip(what_ifs, sources or [RULE] * len(what_ifs), strict=True))
 
 
 def validated_error(
@@ -85,14 +85,14 @@ def combine(
     A transform with few pairs takes the error that all pairs of its source show, where larger.
 
     >>> row = {"pairs": 9, "median": 0.01}
-    >>> known = {"cpu": {"rule": {"amp": {**row, "p90": 0.03}, "batch_size": {**row, "p90": 0.04}}}}
-    >>> combine([("amp", "rule"), ("batch_size", "rule")], known, "cpu").share
+    >>> table = {"cpu": {"rule": {"amp": {**row, "p90": 0.03}, "batch_size": {**row, "p90": 0.04}}}}
+    >>> combine([("amp", "rule"), ("batch_size", "rule")], table, "cpu").share
     0.05
-    >>> combine([("amp", "rule"), ("magic", "rule")], known, "cpu").missing
+    >>> combine([("amp", "rule"), ("magic", "rule")], table, "cpu").missing
     ('magic',)
     """
     unique = list(dict.fromkeys(changes))
-    rows = {change: row_of(*change, table.get(hardware, {}), where) for change in unique}
+    rows = {change: find_row(*change, table.get(hardware, {}), where) for change in unique}
     shares = [_share(row, table, hardware, source) for (_, source), row in rows.items() if row]
     missing = tuple(dict.fromkeys(name for (name, _), row in rows.items() if not row))
     is_guessed = any(name not in GIVEN for name in missing)
@@ -100,14 +100,14 @@ def combine(
     return ValidatedError(math.hypot(*shares), missing, missed)
 
 
-def row_of(
-    name: str, source: str, known: Mapping[str, Any], where: str
+def find_row(
+    name: str, source: str, rows: Mapping[str, Any], where: str
 ) -> Mapping[str, Any] | None:
-    """Return what is known of a transform; what a rule showed holds where nothing was timed.
+    """Return what *rows* know of a transform; what a rule showed holds where nothing was timed.
 
     Pairs that say where they ran tell of the setting *where* only if one of them ran there.
     """
-    row = known.get(source, {}).get(name) or known.get("rule", {}).get(name)
+    row = rows.get(source, {}).get(name) or rows.get("rule", {}).get(name)
     return row if row and is_within(where, row.get("where", [where])) else None
 
 
@@ -118,21 +118,21 @@ def _share(row: Mapping[str, Any], table: Mapping[str, Any], hardware: str, sour
     return max(float(row["p90"]), float(pooled))
 
 
-def status(transform: str) -> dict[str, dict[str, int]]:
+def count_pairs(transform: str) -> dict[str, dict[str, int]]:
     """Return hardware → cost source → number of pairs that tested *transform*; empty without any.
 
-    >>> status("a what-if that nobody tested")
+    >>> count_pairs("a what-if that nobody tested")
     {}
     """
     table = load_table()
-    found = {
+    pairs = {
         hardware: {s: t[transform]["pairs"] for s, t in table[hardware].items() if transform in t}
         for hardware in HARDWARE
     }
-    return {hardware: sources for hardware, sources in found.items() if sources}
+    return {hardware: sources for hardware, sources in pairs.items() if sources}
 
 
-def settings(transform: str) -> tuple[str, ...]:
+def list_settings(transform: str) -> tuple[str, ...]:
     """Return the settings of several workers that pairs tested *transform* in, if they name any."""
     table = load_table()
     rows = [t.get(transform, {}) for name in HARDWARE for t in table[name].values()]
@@ -146,6 +146,6 @@ def load_table() -> dict[str, Any]:
     Beside ``gpu`` and ``cpu`` there are ``pooled`` (hardware → source → error of all pairs) and
     ``unvalidated`` (``missed``: the share of a change that rules got wrong).
     """
-    found = files("foretrace.analysis").joinpath(TABLE)
-    table = tomllib.loads(found.read_text("utf-8")) if found.is_file() else {}
+    file = files("foretrace.analysis").joinpath(TABLE)
+    table = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
     return {name: table.get(name, {}) for name in (*HARDWARE, "pooled", "unvalidated")}

@@ -9,16 +9,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.null_models import paper
-from foretrace.analysis.prediction import Prediction, measured_step, predict
-from foretrace.analysis.warnings import of_measurement
+from foretrace.analysis.baseline import measured_step, replay_baseline, replay_scenario
+from foretrace.analysis.null_models import predict_by_paper
+from foretrace.analysis.prediction import Prediction, predict_from
+from foretrace.analysis.warnings import warn_of_drift
 from foretrace.errors import TransformError
 from foretrace.transforms.scenario import as_scenario
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Asked, Scenario
+    from foretrace.transforms.scenario import Asked
 
 
 @dataclass(frozen=True)
@@ -83,40 +84,35 @@ def validate(
     TransformError
         The scenario does not apply, or *measured_ns* is not positive.
     """
-    scenario = as_scenario(asked)
-    if measured_ns is None:
-        truth = measured_step(after)
-        found = compare(before, scenario, truth.step_ns, truth.source, calibration)
-        return _warned(found, of_measurement(truth))
-    return compare(before, scenario, measured_ns, "given", calibration)
+    if measured_ns is not None:
+        return compare(before, asked, measured_ns, "given", calibration)
+    truth = measured_step(after)
+    validation = compare(before, asked, truth.step_ns, truth.source, calibration)
+    return _add_warnings(validation, warn_of_drift(truth))
 
 
 def compare(
     before: Graph,
-    scenario: Scenario,
+    asked: Asked,
     measured_ns: float,
     source: str,
     calibration: Calibration | None = None,
 ) -> Validation:
-    """Predict *scenario* on *before* and compare with a known step time in ns."""
+    """Predict what was *asked* of *before* and compare with a known step time in ns."""
     if not 0 < measured_ns < math.inf:
         raise TransformError(f"the measured step after is {measured_ns / 1e6:g} ms, expected > 0")
+    scenario, plain = as_scenario(asked), replay_baseline(before)
+    baseline = plain if calibration is None else plain.attach(calibration)
     return Validation(
-        prediction=predict(before, scenario, calibration),
+        prediction=predict_from(replay_scenario(baseline, scenario)),
         measured_after_ns=measured_ns,
         measured_after_source=source,
-        null_paper_ns=_paper_prediction(before, scenario),
+        null_paper_ns=predict_by_paper(plain, scenario),
     )
 
 
-def _warned(found: Validation, of_truth: tuple[str, ...]) -> Validation:
-    told = tuple(f"in the second recording, {text}" for text in of_truth)
-    prediction = replace(found.prediction, warnings=found.prediction.warnings + told)
-    return replace(found, prediction=prediction)
-
-
-def _paper_prediction(before: Graph, scenario: Scenario) -> float | None:
-    try:
-        return predict(before, paper(scenario)).predicted_ns
-    except TransformError:
-        return None
+def _add_warnings(validation: Validation, of_truth: tuple[str, ...]) -> Validation:
+    texts = tuple(f"in the second recording, {text}" for text in of_truth)
+    prediction = validation.prediction
+    prediction = replace(prediction, warnings=prediction.warnings + texts)
+    return replace(validation, prediction=prediction)

@@ -21,32 +21,32 @@ if TYPE_CHECKING:
 BITS = 8
 
 
-def setting(before: Graph, after: Graph) -> str:
+def describe_setting(before: Graph, after: Graph) -> str:
     """Return what was recorded, on which device, and what joins the workers afterwards.
 
     Errors of what-ifs about several workers are known where all of these are alike. Of a network
     that is not the recorded one, the kind is its links' name, or the decade of its rate over TCP.
     """
     workers = "several workers" if communicates(before).any() else "one worker"
-    known = hardware(after)
-    named = known.name.split("-")[0] if known else "another device"
-    found = f"{workers} before, {named if has_device(before) else 'CPU'}"
+    device = hardware(after)
+    name = device.name.split("-")[0] if device else "another device"
+    alone = f"{workers} before, {name if has_device(before) else 'CPU'}"
     placed = workers_placed(after)
-    return found if placed is None else f"{found}, {_joined(placed)}"
+    return alone if placed is None else f"{alone}, {_describe_network(placed)}"
 
 
-def is_within(where: str, known: list[str]) -> bool:
-    """Tell whether the setting *where* is one of *known*, or has the recorded network of one.
+def is_within(where: str, tested: list[str]) -> bool:
+    """Tell whether the setting *where* is one of *tested*, or has the recorded network of one.
 
     >>> is_within("one worker before, CPU", ["one worker before, CPU, TCP up to 1 Gbit/s"])
     True
     >>> is_within("one worker before, H100", ["one worker before, CPU, TCP up to 1 Gbit/s"])
     False
     """
-    return any(each == where or each.startswith(f"{where}, ") for each in known)
+    return any(each == where or each.startswith(f"{where}, ") for each in tested)
 
 
-def _joined(placed: Placement) -> str:
+def _describe_network(placed: Placement) -> str:
     cluster = placed.cluster
     gbit = BITS * outside_gb_per_s(cluster)
     if cluster.transport == "tcp" and gbit:

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.validated_errors import settings, status
+from foretrace.analysis.validated_errors import count_pairs, list_settings
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import find_transform
 from foretrace.transforms.signatures import described
@@ -38,22 +38,22 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class Catalog:
     """Every what-if, in the order of the list."""
 
     entries: tuple[Entry, ...]
 
 
-def catalogue() -> Catalogue:
+def list_what_ifs() -> Catalog:
     """List the what-ifs there are.
 
-    >>> catalogue().entries[1].parameters
+    >>> list_what_ifs().entries[1].parameters
     'speedup: float'
     """
-    return Catalogue(tuple(_entry(name, function) for name, function in TRANSFORMS.items()))
+    return Catalog(tuple(_make_entry(name, function) for name, function in TRANSFORMS.items()))
 
 
-def entry(name: str) -> Entry:
+def find_entry(name: str) -> Entry:
     """Return the what-if *name*, also a user's own as ``file.py:function``.
 
     Raises
@@ -61,14 +61,20 @@ def entry(name: str) -> Entry:
     TransformError
         There is none of that name.
     """
-    return _entry(name, find_transform(name))
+    return _make_entry(name, find_transform(name))
 
 
-def _entry(name: str, function: Callable[..., object]) -> Entry:
-    found = described(name, function)
+def _make_entry(name: str, function: Callable[..., object]) -> Entry:
+    signature = described(name, function)
     parameters = ", ".join(
         f"{p['name']}: {p['type']}" + ("" if p["required"] else f" = {p['default']!r}")
-        for p in found["parameters"]
+        for p in signature["parameters"]
     )
-    told = inspect.getdoc(function) or ""
-    return Entry(name, parameters, found["effect"], told, status(name), settings(name))
+    return Entry(
+        name=name,
+        parameters=parameters,
+        effect=signature["effect"],
+        description=inspect.getdoc(function) or "",
+        pairs=count_pairs(name),
+        where=list_settings(name),
+    )

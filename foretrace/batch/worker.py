@@ -6,30 +6,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.baseline import measured_step, replay_baseline, replay_scenario
 from foretrace.analysis.measured_pair import with_measured_step
-from foretrace.analysis.null_models import paper
-from foretrace.analysis.prediction import Prediction, baseline, measured_step
-from foretrace.analysis.scenario_sweep import predict_each
+from foretrace.analysis.null_models import predict_by_paper
+from foretrace.analysis.prediction import predict_from
 from foretrace.batch.items import found_again, held, version
 from foretrace.batch.rows import Row
-from foretrace.errors import ForetraceError, TraceError, TransformError
+from foretrace.errors import ForetraceError, TraceError
 from foretrace.graph.build import build
 from foretrace.tracer.lab.pairs.archive import read_pair
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import drift
 from foretrace.transforms.edit.select import has_device
-from foretrace.transforms.measured.calibration import attach, calibration_path, read_calibration
+from foretrace.transforms.measured.calibration import calibration_path, read_calibration
 from foretrace.transforms.scenario import parse_scenario
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.analysis.prediction import Baseline
+    from foretrace.analysis.baseline import Baseline
     from foretrace.batch.items import Item, Recording
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Scenario
 
 
 def evaluate(items: Sequence[Item]) -> list[Row]:
@@ -70,14 +69,12 @@ class Opened:
     @cached_property
     def plain(self) -> Baseline:
         """The job without its calibration, as null models see it."""
-        return baseline(self.graph)
+        return replay_baseline(self.graph)
 
     @cached_property
-    def known(self) -> Baseline:
+    def calibrated(self) -> Baseline:
         """The job with its calibration."""
-        if self.calibration is None:
-            return self.plain
-        return baseline(attach(self.graph, self.calibration))
+        return self.plain if self.calibration is None else self.plain.attach(self.calibration)
 
 
 @lru_cache(maxsize=1)
@@ -124,39 +121,25 @@ def _row(item: Item, job: Opened) -> Row:
 
 def _predicted(item: Item, job: Opened) -> Row:
     scenario = parse_scenario(item.scenario)
-    found = _prediction(job.known, scenario)
+    prediction = predict_from(replay_scenario(job.calibrated, scenario))
     after_ns = job.after_ns if item.after_ns is None else item.after_ns
-    low, high = found.interval_ns
+    low, high = prediction.interval_ns
     return replace(
         failed_row(item, ""),
         hardware="gpu" if has_device(job.graph) else "cpu",
-        before_ns=found.measured.step_ns,
-        replayed_ns=found.replayed_before_ns,
-        predicted_ns=found.predicted_ns,
+        before_ns=prediction.measured.step_ns,
+        replayed_ns=prediction.replayed_before_ns,
+        predicted_ns=prediction.predicted_ns,
         low_ns=low,
         high_ns=high,
-        samples=found.samples,
-        status=found.status,
+        samples=prediction.samples,
+        status=prediction.status,
         after_ns=after_ns,
-        paper_ns=None if after_ns is None else _paper_ns(job.plain, scenario),
+        paper_ns=None if after_ns is None else predict_by_paper(job.plain, scenario),
         noise=job.noise,
         error=None,
         is_final=True,
     )
-
-
-def _prediction(known: Baseline, scenario: Scenario) -> Prediction:
-    (found,) = predict_each(known, [scenario])
-    if isinstance(found, Prediction):
-        return found
-    raise found
-
-
-def _paper_ns(known: Baseline, scenario: Scenario) -> float | None:
-    try:
-        return _prediction(known, paper(scenario)).predicted_ns
-    except TransformError:
-        return None
 
 
 def _text(error: Exception) -> str:

@@ -206,7 +206,7 @@ def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) ->
 @app.command()
 def replay(trace: TraceFile, step: StepPattern = None, json: AsJson = False) -> None:  # noqa: FBT002
     """Replay a trace unchanged and compare with its measured step."""
-    from foretrace.analysis.prediction import identity
+    from foretrace.analysis.identity import identity
 
     show(identity(graph_of(trace, step)), json=json)
 
@@ -255,9 +255,9 @@ def validate(
 @app.command("transforms")
 def transforms_(name: WhatIfName = None, json: AsJson = False) -> None:  # noqa: FBT002
     """List the what-ifs, or show the one called NAME in full."""
-    from foretrace.analysis.whatif_catalog import catalogue, entry
+    from foretrace.analysis.whatif_catalog import find_entry, list_what_ifs
 
-    show(catalogue() if name is None else entry(name), json=json)
+    show(list_what_ifs() if name is None else find_entry(name), json=json)
 
 
 for command in (

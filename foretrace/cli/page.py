@@ -42,7 +42,8 @@ def report(
 ) -> None:
     """Write one page that shows a prediction, its reasons, and what else to try."""
     from foretrace import __version__
-    from foretrace.analysis.prediction import baseline, predict
+    from foretrace.analysis.baseline import run_experiment
+    from foretrace.analysis.prediction import predict_from
     from foretrace.job.whole import read_plan, whole_job
     from foretrace.page.data import outlook, view
     from foretrace.page.html import write_page
@@ -56,13 +57,14 @@ def report(
     check_writable(out)
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("replaying"):
-        data = {**view(baseline(graph), scenario), "version": __version__}
+        experiment = run_experiment(graph, scenario)
+        data = {**view(experiment), "version": __version__}
     with stage("trying what-ifs"):
-        data |= outlook(graph)
-    found = predict(graph, scenario)
-    text = as_text(found)
+        data |= outlook(experiment.baseline)
+    prediction = predict_from(experiment)
+    text = as_text(prediction)
     if plan is not None:
-        answers = whole_job(graph, found, plan)
+        answers = whole_job(graph, prediction, plan)
         data, text = {**data, "whole_job": keys(answers)}, text + as_text(answers)
     write_page(data, text, out)
     sys.stdout.write(f"wrote {out}: open it in a browser\n")
@@ -78,13 +80,15 @@ def serve(
 ) -> None:
     """Show the page live on this machine: choose what-ifs, see the prediction change."""
     from foretrace import __version__
-    from foretrace.page.server import Job, Site, server
+    from foretrace.page.server import ServedTrace, Site, listen
     from foretrace.util.progress import stage
 
-    jobs = [Job(trace.name, calibrated_graph_of(trace, step, calibration)) for trace in traces]
+    served = [
+        ServedTrace(trace.name, calibrated_graph_of(trace, step, calibration)) for trace in traces
+    ]
     with stage("replaying"):
-        ready = [job for job in jobs if job.known]
-    with server(Site(ready, __version__), port) as listening:
+        ready = [trace for trace in served if trace.baseline]
+    with listen(Site(ready, __version__), port) as listening:
         place = f"http://localhost:{listening.server_address[1]}/"
         sys.stdout.write(f"serving {len(ready)} trace(s) at {place}; stop with Ctrl-C\n")
         sys.stdout.flush()
@@ -107,6 +111,7 @@ def export(
     step: StepPattern = None,
 ) -> None:
     """Write a timeline for Perfetto, before and after side by side, or the graph for others."""
+    from foretrace.analysis.baseline import run_experiment
     from foretrace.export.formats import FORMATS, export_as, format_of
     from foretrace.transforms.scenario import parse_scenario
     from foretrace.util.atomic_write import check_writable
@@ -117,5 +122,5 @@ def export(
     check_writable(out)
     graph = graph_of(trace, step)
     with stage("replaying"):
-        written = export_as(wanted, graph, scenario, out)
+        written = export_as(wanted, run_experiment(graph, scenario), out)
     sys.stdout.write(f"wrote {', '.join(map(str, written))}: {FORMATS[wanted].hint}\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from foretrace.analysis.baseline import run_experiment
 from foretrace.export.tracks import (
     COUNTER,
     CRITICAL,
@@ -24,22 +25,33 @@ from foretrace.export.tracks import (
 from foretrace.util.atomic_write import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.scenario import Scenario
+    from foretrace.transforms.scenario import Asked
 
 _FLOW_IDS = 1 << 32  # of one variant
 
 
-def export_timeline(graph: Graph, scenario: Scenario, path: Path) -> None:
-    """Write the replay of *graph*, and of *graph* after *scenario*, to *path*.
+def export_timeline(graph: Graph, asked: Asked, path: Path) -> None:
+    """Write the replay of *graph*, and of *graph* after every what-if *asked*, to *path*.
 
     The file appears complete or not at all.
+
+    Raises
+    ------
+    TransformError
+        A transform does not apply to this graph, or a parameter is out of range.
+    OSError
+        The file cannot be written.
     """
-    shown = variants(graph, scenario)
-    write_events((event for variant in shown for event in trace_events(variant)), path)
+    export_chrome(variants(run_experiment(graph, asked)), path)
+
+
+def export_chrome(variants: Sequence[Variant], path: Path) -> None:
+    """Write *variants* to *path*, completely or not at all."""
+    write_events((event for variant in variants for event in trace_events(variant)), path)
 
 
 def write_events(events: Iterator[dict[str, Any]], path: Path) -> None:
@@ -74,7 +86,7 @@ def _slices(variant: Variant) -> Iterator[dict[str, Any]]:
         ((timeline.end_ns - timeline.start_ns) / 1_000).tolist(),
     )
     for name, kind, phase, module, cost, pid, tid, start, length in zip(*columns, strict=True):
-        known = {"phase": phase, "module": module, "cost": cost}
+        facts = {"phase": phase, "module": module, "cost": cost}
         yield {
             "ph": "X",
             "name": name or "?",
@@ -83,15 +95,15 @@ def _slices(variant: Variant) -> Iterator[dict[str, Any]]:
             "tid": tid,
             "ts": start,
             "dur": length,
-            "args": {key: value for key, value in known.items() if value is not None},
+            "args": {key: value for key, value in facts.items() if value is not None},
         }
 
 
 def _arrows(variant: Variant) -> Iterator[dict[str, Any]]:
     """Yield the two ends of every arrow; an end of a slice lies just inside of it."""
-    found, timeline = flows(variant), variant.timeline
+    arrows, timeline = flows(variant), variant.timeline
     process = variant.process[variant.graph.tasks["lane"].to_numpy()]
-    columns = (found.kind, found.src, found.src_at_end, found.dst, found.dst_at_end)
+    columns = (arrows.kind, arrows.src, arrows.src_at_end, arrows.dst, arrows.dst_at_end)
     for row, (kind, src, src_at_end, dst, dst_at_end) in enumerate(
         zip(*(column.tolist() for column in columns), strict=True)
     ):

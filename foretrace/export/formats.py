@@ -1,9 +1,8 @@
-"""Graph, scenario and a format in, files out: for Perfetto, networkx, pandas, Chakra."""
+"""Replays and a format in, files out: for Perfetto, networkx, pandas, Chakra."""
 
 from __future__ import annotations
 
 import io
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import pandas as pd
 
 from foretrace.errors import ForetraceError
 from foretrace.export.chakra import export_chakra
-from foretrace.export.chrome import export_timeline
+from foretrace.export.chrome import export_chrome
 from foretrace.export.pftrace import check_perfetto, export_pftrace
 from foretrace.export.tracks import variants
 from foretrace.graph.views import to_frame, to_networkx
@@ -22,9 +21,8 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from foretrace.graph.model import Graph
+    from foretrace.analysis.baseline import Experiment
     from foretrace.replaying.timeline import Timeline
-    from foretrace.transforms.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class Format:
     needs_perfetto: bool = False
 
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _UI = "open it at https://ui.perfetto.dev"
 FORMATS = {
     "json": Format(".json", _UI),
@@ -64,21 +61,20 @@ def format_of(path: Path, given: str | None) -> str:
     return wanted
 
 
-def export_as(wanted: str, graph: Graph, scenario: Scenario, path: Path) -> list[Path]:
-    """Write *graph*, replayed before and after *scenario*, as *wanted*; return the files written.
+def export_as(wanted: str, experiment: Experiment, path: Path) -> list[Path]:
+    """Write the replays of *experiment* as *wanted*, one of `FORMATS`; return the files written.
 
     Timelines hold both; a graph and an execution trace are of the job after the change.
     """
-    if wanted == "json":
-        export_timeline(graph, scenario, path)
-        return [path]
-    shown = variants(graph, scenario)
+    shown = variants(experiment)
     if wanted == "chakra":
-        return export_chakra(shown[-1].timeline, path)
-    if wanted == "pftrace":
+        return export_chakra(experiment.after, path)
+    if wanted == "json":
+        export_chrome(shown, path)
+    elif wanted == "pftrace":
         export_pftrace(shown, path)
     elif wanted == "graphml":
-        write_atomically(path, graphml(shown[-1].timeline))
+        write_atomically(path, graphml(experiment.after))
     else:
         frames = [frame(each.timeline).assign(variant=each.label) for each in shown]
         write_atomically(path, _parquet(pd.concat(frames)))
@@ -91,39 +87,39 @@ def frame(timeline: Timeline) -> pd.DataFrame:
     Columns as in `foretrace.graph.views.to_frame`, and ``replayed_start_ns``, ``replayed_end_ns``,
     and ``path_ns``: what the task's own work takes of the critical path, in ns of a window.
     """
-    found = to_frame(timeline.graph).sort_index()
+    tasks = to_frame(timeline.graph).sort_index()
     path = timeline.critical_path
     path = path[path["why"] == "work"]
     lengths = (path["to_ns"] - path["from_ns"]) // timeline.steady.cycle
     on_path = lengths.groupby(path["task"]).sum()
-    return found.assign(
+    return tasks.assign(
         replayed_start_ns=timeline.start_ns,
         replayed_end_ns=timeline.end_ns,
-        path_ns=on_path.reindex(found.index, fill_value=0).astype("int64"),
+        path_ns=on_path.reindex(tasks.index, fill_value=0).astype("int64"),
     )
 
 
 def network(timeline: Timeline) -> nx.MultiDiGraph:
     """Return the graph of *timeline* for networkx, its nodes with their times in the replay."""
-    found = to_networkx(timeline.graph)
+    graph = to_networkx(timeline.graph)
     for row, (start, end) in enumerate(zip(timeline.start_ns, timeline.end_ns, strict=True)):
-        found.nodes[row].update(replayed_start_ns=int(start), replayed_end_ns=int(end))
-    return found
+        graph.nodes[row].update(replayed_start_ns=int(start), replayed_end_ns=int(end))
+    return graph
 
 
 def graphml(timeline: Timeline) -> bytes:
     """Return `network` as GraphML; what XML cannot hold is replaced, see `_legal`."""
     import networkx as nx
 
-    found = network(timeline)
+    graph = network(timeline)
     every = (
-        *(values for _, values in found.nodes(data=True)),
-        *(e[-1] for e in found.edges.data()),
+        *(values for _, values in graph.nodes(data=True)),
+        *(edge[-1] for edge in graph.edges.data()),
     )
     for values in every:
         values.update({key: _legal(text) for key, text in values.items() if isinstance(text, str)})
     out = io.BytesIO()
-    nx.write_graphml_xml(found, out)
+    nx.write_graphml_xml(graph, out)
     return out.getvalue()
 
 

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.replaying.replay import replay
 from foretrace.transforms.edit.columns import is_in
-from foretrace.transforms.scenario import apply
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from foretrace.analysis.baseline import Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
-    from foretrace.transforms.scenario import Scenario
 
     Ints = NDArray[np.int64]
     Mask = NDArray[np.bool_]
@@ -41,10 +39,14 @@ class Variant:
     """One replayed graph to show; *number* keeps the ids of variants apart."""
 
     label: str
-    graph: Graph
     timeline: Timeline
     number: int
     first_process: int
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was replayed."""
+        return self.timeline.graph
 
     @cached_property
     def process(self) -> Ints:
@@ -80,14 +82,14 @@ class Variant:
     def track_names(self) -> dict[int, tuple[int, str]]:
         """Lane and name of every track that has a slice."""
         lanes = self.graph.lanes
-        found = {}
+        names = {}
         for track in np.unique(self.tracks).tolist():
             level, lane = divmod(track - 1, OVERFLOW)
             row = lanes.iloc[lane]
             role = f", {row['role']}" if isinstance(row["role"], str) else ""
             more = f" (overlap {level})" if level else ""
-            found[track] = (lane, f"{row['kind']} {row['id']}{role}{more}")
-        return found
+            names[track] = (lane, f"{row['kind']} {row['id']}{role}{more}")
+        return names
 
 
 @dataclass(frozen=True)
@@ -105,28 +107,26 @@ class Flows:
     dst_at_end: Mask
 
 
-def variants(graph: Graph, scenario: Scenario) -> list[Variant]:
-    """Return the replay of *graph*, and of *graph* after *scenario* if there is one."""
-    before = replay(graph)
-    shown = [Variant("before", graph, before, 0, 1)]
-    if scenario:
-        changed = apply(graph, scenario)
-        first = 1 + graph.lanes["rank"].nunique()
-        shown.append(Variant("after", changed, replay(changed, like=before), 1, first))
+def variants(experiment: Experiment) -> list[Variant]:
+    """Return the replays before and after a scenario; without a scenario, the one there is."""
+    before, after = experiment.baseline.timeline, experiment.after
+    shown = [Variant("before", before, 0, 1)]
+    if experiment.scenario:
+        shown.append(Variant("after", after, 1, 1 + before.graph.lanes["rank"].nunique()))
     return shown
 
 
 def levels(start: Ints, end: Ints) -> Ints:
     """Return the lowest level on which each interval, sorted by start, overlaps none before it."""
     free_from: list[int] = []
-    found = np.zeros(len(start), np.int64)
+    lowest = np.zeros(len(start), np.int64)
     for row, (begin, finish) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
         level = next((i for i, free in enumerate(free_from) if free <= begin), len(free_from))
         if level == len(free_from):
             free_from.append(0)
         free_from[level] = finish
-        found[row] = level
-    return found
+        lowest[row] = level
+    return lowest
 
 
 def flows(variant: Variant) -> Flows:
@@ -164,7 +164,7 @@ def outstanding(variant: Variant) -> dict[int, tuple[list[int], list[int]]]:
     edges = edges[is_in(edges["kind"], "launch")]
     src, dst = edges["src"].to_numpy(), edges["dst"].to_numpy()
     owner = variant.process[variant.graph.tasks["lane"].to_numpy()[src]]
-    found = {}
+    counters = {}
     for process in np.unique(owner).tolist():
         own = owner == process
         moments = np.concatenate((timeline.start_ns[src[own]], timeline.start_ns[dst[own]]))
@@ -172,8 +172,8 @@ def outstanding(variant: Variant) -> dict[int, tuple[list[int], list[int]]]:
         order = np.argsort(moments, kind="stable")
         counts = int(edges["shift"].to_numpy()[own].sum()) + np.cumsum(change[order])
         last = np.append(np.diff(moments[order]) > 0, True)
-        found[process] = (moments[order][last].tolist(), counts[last].tolist())
-    return found
+        counters[process] = (moments[order][last].tolist(), counts[last].tolist())
+    return counters
 
 
 def path_slices(variant: Variant) -> list[tuple[int, int, str, str]]:

@@ -1,4 +1,4 @@
-"""A job and a scenario in, everything that a page shows of them out, as one JSON object.
+"""A job before and after a scenario in, all that a page shows of them out, as one JSON object.
 
 `view` is what changes with the scenario; `outlook` is about the job as it is and takes longer.
 Times are ms of a step unless a name says otherwise.
@@ -9,24 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import foretrace.report.advice  # noqa: F401  # registers the JSON forms of its reports
-from foretrace.analysis.advise import advise
-from foretrace.analysis.explain import explained, path_causes
+from foretrace.analysis.advise import advise_from
+from foretrace.analysis.explain import explain_from, sum_path_by_cause
 from foretrace.analysis.prediction import LEVEL
-from foretrace.analysis.sensitivity import sensitivity
-from foretrace.analysis.validated_errors import changes_made, load_table, row_of
+from foretrace.analysis.sensitivity import sensitivity_from
+from foretrace.analysis.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
-from foretrace.replaying.replay import replay
 from foretrace.report.forms import keys
 from foretrace.report.number_format import NS_PER_MS, ms, percent, short
 from foretrace.transforms.edit.select import has_device
-from foretrace.transforms.scenario import apply
 
 if TYPE_CHECKING:
-    from foretrace.analysis.prediction import Baseline
+    from foretrace.analysis.baseline import Baseline, Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
-    from foretrace.transforms.scenario import Scenario
 
 MOST_PARTS = 40
 """Parts of a breakdown; the rest is summed up in one row."""
@@ -34,40 +31,41 @@ MOST_SEGMENTS = 15
 """Rows of the table of what the critical path consists of."""
 
 
-def view(known: Baseline, scenario: Scenario) -> dict[str, Any]:
-    """Return the prediction of *scenario*, its reasons, and both timelines.
+def view(experiment: Experiment) -> dict[str, Any]:
+    """Return the prediction of a scenario, its reasons, and both timelines.
 
     Raises
     ------
     TransformError
-        As `foretrace.analysis.prediction.predict` does.
+        As `foretrace.analysis.prediction.predict_from` does.
     """
-    before = known.timeline
-    after = replay(apply(known.graph, scenario), like=before) if scenario else before
-    why = explained(known, scenario, after)
+    why = explain_from(experiment)
+    baseline, before = experiment.baseline, experiment.baseline.timeline
     parts = keys(why)
-    shown = {"before": before, "after": after} if scenario else {"as recorded": before}
+    shown = {"as recorded": before}
+    if experiment.scenario:
+        shown = {"before": before, "after": experiment.after}
     return {
         **keys(why.prediction),
-        "job": _job(known.graph),
+        "job": _describe_job(baseline.graph),
         "bound_step_ms": parts["bound_step_ms"],
         "work_saved_ms": parts["work_saved_ms"],
         "work_added_ms": parts["work_added_ms"],
         "limiting_lanes": parts["limiting_lanes"],
         "pace": parts["pace"],
         "parts": {by: _largest(parts[f"{by}s"]) for by in ("cause", "phase", "module")},
-        "limits": {label: _in_ms(path_causes(each)) for label, each in shown.items()},
+        "limits": {label: _in_ms(sum_path_by_cause(each)) for label, each in shown.items()},
         "path": {label: _segments(each) for label, each in shown.items()},
         "timelines": [timeline_data(each, label) for label, each in shown.items()],
         "sorts": list(SORTS),
-        "replay_error_pct": percent(before.step_ns / known.measured.step_ns - 1),
-        "measured_steps_ms": [ms(ns) for ns in known.measured.samples_ns],
+        "replay_error_pct": percent(before.step_ns / baseline.measured.step_ns - 1),
+        "measured_steps_ms": [ms(ns) for ns in baseline.measured.samples_ns],
         "level_pct": percent(LEVEL),
-        "evidence": _evidence(scenario, after.graph, why.prediction.setting),
+        "evidence": _list_evidence(experiment, why.prediction.setting),
     }
 
 
-def outlook(graph: Graph) -> dict[str, Any]:
+def outlook(baseline: Baseline) -> dict[str, Any]:
     """Return what to try next, and what each part of the job is worth.
 
     Raises
@@ -75,10 +73,13 @@ def outlook(graph: Graph) -> dict[str, Any]:
     TransformError
         The recorded step has no work.
     """
-    return {"advice": keys(advise(graph)), "sensitivity": keys(sensitivity(graph))}
+    return {
+        "advice": keys(advise_from(baseline)),
+        "sensitivity": keys(sensitivity_from(baseline)),
+    }
 
 
-def _job(graph: Graph) -> dict[str, Any]:
+def _describe_job(graph: Graph) -> dict[str, Any]:
     meta = graph.meta
     return {
         "source": meta.source,
@@ -116,8 +117,8 @@ def _segments(timeline: Timeline) -> list[dict[str, Any]]:
     lanes = lane_names(graph)[path["lane"].to_numpy()]
     length = path["to_ns"] - path["from_ns"]
     by = [names, lanes, path["why"].astype(object)]
-    found = length.groupby(by, sort=True).agg(["sum", "count"])
-    found = found.sort_values("sum", ascending=False, kind="stable")
+    totals = length.groupby(by, sort=True).agg(["sum", "count"])
+    totals = totals.sort_values("sum", ascending=False, kind="stable")
     per_step = NS_PER_MS * graph.steps * timeline.steady.cycle
     return [
         {
@@ -127,26 +128,26 @@ def _segments(timeline: Timeline) -> list[dict[str, Any]]:
             "ms": round(float(row["sum"]) / per_step, 6),
             "count": int(row["count"]),
         }
-        for (name, lane, why), row in found.head(MOST_SEGMENTS).iterrows()
+        for (name, lane, why), row in totals.head(MOST_SEGMENTS).iterrows()
     ]
 
 
-def _evidence(scenario: Scenario, changed: Graph, where: str) -> list[dict[str, Any]]:
+def _list_evidence(experiment: Experiment, where: str) -> list[dict[str, Any]]:
     """Return for each what-if how many measured pairs tested it, and how far off it was."""
-    hardware = "gpu" if has_device(changed) else "cpu"
+    hardware = "gpu" if has_device(experiment.changed) else "cpu"
     table = load_table()[hardware]
     rows = []
-    for name, source in changes_made(scenario, changed):
+    for name, source in list_cost_sources(experiment.scenario, experiment.changed):
         own = name in table.get(source, {})
-        found = row_of(name, source, table, where) or {}
+        row = find_row(name, source, table, where) or {}
         rows.append(
             {
                 "transform": name,
                 "hardware": hardware,
                 "source": source if own else "rule",
-                "pairs": found.get("pairs", 0),
-                "median_pct": percent(found["median"]) if found else None,
-                "p90_pct": percent(found["p90"]) if found else None,
+                "pairs": row.get("pairs", 0),
+                "median_pct": percent(row["median"]) if row else None,
+                "p90_pct": percent(row["p90"]) if row else None,
             }
         )
     return rows

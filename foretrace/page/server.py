@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from foretrace.analysis.prediction import baseline
+from foretrace.analysis.baseline import replay_baseline, replay_scenario
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.page.data import outlook, view
 from foretrace.page.html import as_json, page
@@ -26,7 +26,7 @@ from foretrace.util.import_target import first_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from foretrace.analysis.prediction import Baseline
+    from foretrace.analysis.baseline import Baseline
     from foretrace.graph.model import Graph
     from foretrace.transforms.scenario import Scenario
 
@@ -48,21 +48,21 @@ HEADERS = {
 
 
 @dataclass(frozen=True)
-class Job:
+class ServedTrace:
     """One trace to ask about."""
 
     name: str
     graph: Graph
 
     @cached_property
-    def known(self) -> Baseline:
+    def baseline(self) -> Baseline:
         """Its replay without any change."""
-        return baseline(self.graph)
+        return replay_baseline(self.graph)
 
     @cached_property
     def outlook(self) -> dict[str, Any]:
         """What to try next."""
-        return outlook(self.graph)
+        return outlook(self.baseline)
 
 
 @dataclass(frozen=True)
@@ -76,53 +76,54 @@ class Answer:
 
 @dataclass(frozen=True)
 class Site:
-    """What can be asked about *jobs*: predictions one at a time, and beside them one outlook."""
+    """What can be asked about *traces*: predictions one at a time, and beside them one outlook."""
 
-    jobs: Sequence[Job]
+    traces: Sequence[ServedTrace]
     version: str
     quick: Lock = field(default_factory=Lock)
     slow: Lock = field(default_factory=Lock)
 
     def answer(self, target: str) -> Answer:
         """Answer a request for *target*: ``/``, ``/api/view`` or ``/api/outlook``."""
-        path, query = _asked_for(target)
+        path, query = _split_target(target)
         try:
             if path == "/":
                 return self._page()
             if path == "/api/view":
-                return self._view(self._job(query), query.get("whatif", ()))
+                return self._view(self._trace(query), query.get("whatif", ()))
             if path == "/api/outlook":
                 with self.slow:
-                    return _json(200, self._job(query).outlook)
+                    return _json(200, self._trace(query).outlook)
         except ForetraceError as error:
-            return _refused(200, str(error))  # an answer too: why it cannot be predicted
+            return _refuse(200, str(error))  # an answer too: why it cannot be predicted
         except Exception as error:  # noqa: BLE001  # the last line of defence
-            return _refused(500, f"internal error, {type(error).__name__}: {first_line(error)}")
-        return _refused(404, "there is no such page")
+            return _refuse(500, f"internal error, {type(error).__name__}: {first_line(error)}")
+        return _refuse(404, "there is no such page")
 
-    def _job(self, query: Mapping[str, Sequence[str]]) -> Job:
+    def _trace(self, query: Mapping[str, Sequence[str]]) -> ServedTrace:
         text = query.get("trace", ["0"])[0]
-        jobs = {str(number): job for number, job in enumerate(self.jobs)}
-        if text not in jobs:
-            raise TransformError(f"there is no trace number {text!r}: {len(jobs)} were given")
-        return jobs[text]
+        traces = {str(number): trace for number, trace in enumerate(self.traces)}
+        if text not in traces:
+            raise TransformError(f"there is no trace number {text!r}: {len(traces)} were given")
+        return traces[text]
 
-    def _view(self, job: Job, texts: Sequence[str]) -> Answer:
-        scenario = asked(texts)
+    def _view(self, trace: ServedTrace, texts: Sequence[str]) -> Answer:
+        scenario = parse_question(texts)
         with self.quick:
-            return _json(200, view(job.known, scenario))
+            return _json(200, view(replay_scenario(trace.baseline, scenario)))
 
     def _page(self) -> Answer:
-        live = {"traces": [job.name for job in self.jobs], "transforms": describe()}
+        live = {"traces": [trace.name for trace in self.traces], "transforms": describe()}
         with self.quick:
-            data = {**view(self.jobs[0].known, ()), "version": self.version, "live": live}
+            unchanged = view(replay_scenario(self.traces[0].baseline, ()))
+        data = {**unchanged, "version": self.version, "live": live}
         return Answer(200, "text/html; charset=utf-8", page(data, "This page needs scripts."))
 
 
-def _asked_for(target: str) -> tuple[str, dict[str, list[str]]]:
+def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:
     """Return the path and the query of a request; of what is no address, none.
 
-    >>> _asked_for("/api/view?trace=1"), _asked_for("//[")
+    >>> _split_target("/api/view?trace=1"), _split_target("//[")
     (('/api/view', {'trace': ['1']}), ('', {}))
     """
     try:
@@ -132,7 +133,7 @@ def _asked_for(target: str) -> tuple[str, dict[str, list[str]]]:
     return parts.path, parse_qs(parts.query, keep_blank_values=True)
 
 
-def asked(texts: Sequence[str]) -> Scenario:
+def parse_question(texts: Sequence[str]) -> Scenario:
     """Return the scenario that *texts* ask for.
 
     Raises
@@ -172,7 +173,7 @@ def _names_file(text: str) -> bool:
         return False
 
 
-def server(site: Site, port: int) -> ThreadingHTTPServer:
+def listen(site: Site, port: int) -> ThreadingHTTPServer:
     """Return a server of *site* on *port* of this machine alone; 0 takes a free one."""
     return _Server(site, port)
 
@@ -202,23 +203,23 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer, or say why not."""
         names = ("Host", "Origin", "Sec-Fetch-Site")
-        reason = refusal(self.server.server_port, *(self.headers.get(name) for name in names))
+        reason = check_headers(self.server.server_port, *(self.headers.get(name) for name in names))
         if reason is None and len(self.path) > LONGEST_PATH:
             reason = "the request is too long"
-        found = self.server.site.answer(self.path) if reason is None else _refused(403, reason)
-        self.send_response(found.status)
+        answer = self.server.site.answer(self.path) if reason is None else _refuse(403, reason)
+        self.send_response(answer.status)
         for name, value in HEADERS.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", found.kind)
-        self.send_header("Content-Length", str(len(found.content)))
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.content)))
         self.end_headers()
-        self.wfile.write(found.content)
+        self.wfile.write(answer.content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
         """Log nothing."""
 
 
-def refusal(port: int, host: str | None, origin: str | None, fetch: str | None) -> str | None:
+def check_headers(port: int, host: str | None, origin: str | None, fetch: str | None) -> str | None:
     """Say why a request with these headers is not answered; ``None`` if it is.
 
     A *host* other than this machine means that somebody else's name leads here; another *origin*,
@@ -237,5 +238,5 @@ def _json(status: int, data: Mapping[str, Any]) -> Answer:
     return Answer(status, "application/json", as_json(data).encode())
 
 
-def _refused(status: int, reason: str) -> Answer:
+def _refuse(status: int, reason: str) -> Answer:
     return _json(status, {"error": " ".join(reason.split())})

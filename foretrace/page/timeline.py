@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.analysis.explain import CAUSES, WAIT_CAUSES, causes
+from foretrace.analysis.explain import CAUSES, WAIT_CAUSES, task_causes
 from foretrace.graph.views import lane_names
 from foretrace.report.number_format import NS_PER_MS, short
 from foretrace.transforms.edit.columns import is_in
@@ -177,7 +177,7 @@ def _joined(first: Spans, second: Spans) -> Spans:
 
 def _sorts(timeline: Timeline) -> Ints:
     """Return per task what it is: its cause, or its kind where the host launches or waits."""
-    sorts = causes(timeline.graph).astype(np.int64)
+    sorts = task_causes(timeline.graph).astype(np.int64)
     for kind in HOST_KINDS:
         sorts[is_in(timeline.graph.tasks["kind"], kind)] = SORTS.index(kind)
     return sorts

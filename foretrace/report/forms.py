@@ -9,9 +9,10 @@ import json
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
-from foretrace.analysis.prediction import Identity, Prediction
+from foretrace.analysis.identity import Identity
+from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.validation import Validation
-from foretrace.analysis.whatif_catalog import Catalogue, Entry
+from foretrace.analysis.whatif_catalog import Catalog, Entry
 from foretrace.report.number_format import MEASURED, duration, ms, number, percent, places, share
 from foretrace.report.text_layout import (
     ASIDE,
@@ -34,7 +35,7 @@ from foretrace.report.text_layout import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from foretrace.analysis.prediction import Measured
+    from foretrace.analysis.baseline import Measured
 
 ANOTHER_SCALE = 0.02
 """Where a replay is further off the measured step than this, its text says so beside the path."""
@@ -189,7 +190,7 @@ def _validation_blocks(report: Validation) -> Blocks:
 
 
 @keys.register
-def _catalogue_keys(report: Catalogue) -> dict[str, Any]:
+def _catalog_keys(report: Catalog) -> dict[str, Any]:
     return {"transforms": [_listed_keys(entry) for entry in report.entries]}
 
 
@@ -210,7 +211,7 @@ def _listed_keys(entry: Entry) -> dict[str, Any]:
 
 
 @blocks.register
-def _catalogue_blocks(report: Catalogue) -> Blocks:
+def _catalog_blocks(report: Catalog) -> Blocks:
     rows = [(each.name, ", ".join(each.pairs) or "-", each.effect) for each in report.entries]
     return [
         table("lll", rows, ("What-if", "validated on", "what it does")),

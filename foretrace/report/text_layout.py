@@ -18,7 +18,7 @@ from foretrace.report.number_format import MEASURED, duration, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.analysis.prediction import Measured
+    from foretrace.analysis.baseline import Measured
 
 Cell = str | Text
 Blocks = list[RenderableType]

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretrace.analysis.prediction import (
-    identity,
-    interval,
-    measured_step,
-    predict,
-    step_interval,
-)
+from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.identity import identity
+from foretrace.analysis.prediction import interval, predict, step_interval
 from foretrace.analysis.validated_errors import load_table
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal

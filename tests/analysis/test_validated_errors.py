@@ -9,10 +9,10 @@ import pytest
 
 from foretrace.analysis.validated_errors import (
     ValidatedError,
-    changes_made,
     combine,
+    count_pairs,
+    list_cost_sources,
     load_table,
-    status,
     validated_error,
 )
 from foretrace.graph.literal import literal
@@ -92,10 +92,13 @@ def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
     scenario = (WhatIf("amp", timed), *parse_scenario(["faster_host(speedup=2)"]))
     changed = apply(graph, scenario)
 
-    assert changes_made(scenario, changed) == [("amp", "measured"), ("faster_host", "rule")]
-    assert changes_made(scenario[1:], changed) == [("faster_host", "rule")]
-    assert changes_made(scenario[:1], graph) == [("amp", "rule")]
-    assert changes_made((), changed) == []
+    assert list_cost_sources(scenario, changed) == [
+        ("amp", "measured"),
+        ("faster_host", "rule"),
+    ]
+    assert list_cost_sources(scenario[1:], changed) == [("faster_host", "rule")]
+    assert list_cost_sources(scenario[:1], graph) == [("amp", "rule")]
+    assert list_cost_sources((), changed) == []
 
 
 def test_the_shipped_table_has_both_kinds_of_hardware() -> None:
@@ -121,5 +124,5 @@ def test_a_scenario_of_nothing_known_is_unvalidated() -> None:
 
 def test_the_status_counts_pairs_by_hardware_and_source() -> None:
     """Those that a list of what-ifs shows."""
-    assert status("batch_size")["cpu"]["rule"] >= 2
-    assert status("custom") == {}
+    assert count_pairs("batch_size")["cpu"]["rule"] >= 2
+    assert count_pairs("custom") == {}

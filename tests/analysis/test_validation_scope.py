@@ -10,7 +10,7 @@ import pytest
 from benchmarks.accuracy.error_table import error_table
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.validated_errors import combine, load_table
-from foretrace.analysis.validation_scope import is_within, setting
+from foretrace.analysis.validation_scope import describe_setting, is_within
 from foretrace.tracer.trace import Device
 from foretrace.transforms.scenario import apply, parse_scenario
 from tests.support.jobs.gradients import cpu_job, gpu_job
@@ -49,7 +49,7 @@ def of_four() -> Graph:
 )  # fmt: skip
 def test_the_setting_names_start_device_and_links(graph: Graph, what_if: str, found: str) -> None:
     """A rate over TCP counts by its decade, a network by its links."""
-    assert setting(graph, apply(graph, parse_scenario([what_if]))) == found
+    assert describe_setting(graph, apply(graph, parse_scenario([what_if]))) == found
 
 
 def test_the_recorded_network_is_no_other() -> None:

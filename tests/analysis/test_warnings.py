@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretrace.analysis.prediction import identity, predict
+from foretrace.analysis.identity import identity
+from foretrace.analysis.prediction import predict
 from foretrace.analysis.warnings import host_share
 from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.graph.literal import literal

@@ -192,7 +192,9 @@ def test_an_interrupt_inside_a_command_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches us as typer's exit code."""
-    monkeypatch.setattr("foretrace.analysis.whatif_catalog.catalogue", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(
+        "foretrace.analysis.whatif_catalog.list_what_ifs", raising(KeyboardInterrupt())
+    )
 
     assert cli.run(["transforms"]) == 130
     assert capsys.readouterr().err == "foretrace: interrupted\n"
@@ -460,7 +462,7 @@ def test_compiled_code_is_interrupted_as_any_other(
     def stopped(*_: object, **__: object) -> None:
         raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
 
-    monkeypatch.setattr(import_module("foretrace.analysis.prediction"), "identity", stopped)
+    monkeypatch.setattr(import_module("foretrace.analysis.identity"), "identity", stopped)
 
     assert cli.run(["replay", str(write_small_trace(tmp_path))]) == 130
     assert capsys.readouterr().err == "foretrace: interrupted\n"

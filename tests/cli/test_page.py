@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The port, the system's own words, and what to do."""
-    with serve.server(serve.Site([], ""), 0) as taken:
+    with serve.listen(serve.Site([], ""), 0) as taken:
         port = str(taken.server_address[1])
 
         assert cli.run(["serve", str(write_small_trace(tmp_path)), "--port", port]) == 1

@@ -10,6 +10,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 
+from foretrace.analysis.baseline import run_experiment
 from foretrace.errors import ForetraceError
 from foretrace.export import pftrace as export_pftrace
 from foretrace.export.formats import FORMATS, export_as, format_of, frame, graphml
@@ -80,7 +81,7 @@ def test_pandas_reads_tasks_before_and_after(tmp_path: Path) -> None:
     path = tmp_path / "tasks.parquet"
     graph = literal([("gemm", "kernel", 0, 30_000, "forward")], wrap=True)
 
-    assert export_as("parquet", graph, FASTER, path) == [path]
+    assert export_as("parquet", run_experiment(graph, FASTER), path) == [path]
     read = pd.read_parquet(path)
     assert read["variant"].tolist() == ["before", "after"]
     assert read["work_ns"].tolist() == [30_000, 15_000]
@@ -98,7 +99,7 @@ def test_each_format_is_written(tmp_path: Path, wanted: str) -> None:
     """A graph is that after the change; a timeline holds both."""
     path = tmp_path / f"t{FORMATS[wanted].suffix}"
 
-    assert export_as(wanted, GRAPH, FASTER, path) == [path]
+    assert export_as(wanted, run_experiment(GRAPH, FASTER), path) == [path]
     if wanted == "json":
         assert {e["pid"] for e in json.loads(path.read_text("utf-8"))["traceEvents"]} == {1, 2}
     else:
@@ -111,5 +112,5 @@ def test_perfettos_package_writes_the_others(tmp_path: Path, wanted: str) -> Non
     pytest.importorskip("perfetto", reason="pip install 'foretrace[export]'")
     path = tmp_path / f"t{FORMATS[wanted].suffix}"
 
-    assert export_as(wanted, GRAPH, FASTER, path) == [path]
+    assert export_as(wanted, run_experiment(GRAPH, FASTER), path) == [path]
     assert path.stat().st_size > 100

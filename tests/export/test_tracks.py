@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from foretrace.analysis.baseline import run_experiment
 from foretrace.export.tracks import (
     FLOWS,
     Variant,
@@ -18,7 +19,6 @@ from foretrace.export.tracks import (
 )
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
-from foretrace.transforms.scenario import parse_scenario
 
 # The call waits for its copy: it begins before the copy does, and ends after it.
 BLOCKING = literal(
@@ -41,7 +41,7 @@ def test_overlapping_slices_get_tracks_of_their_own() -> None:
     """Two kernels that nothing orders lie on two tracks of one lane."""
     graph = literal([("a", "kernel", 0, 10, None), ("b", "kernel", 0, 10, None)])
     loose = replace(graph, edges=graph.edges.iloc[:0])
-    variant = Variant("before", loose, replay(loose), 0, 1)
+    variant = Variant("before", replay(loose), 0, 1)
 
     assert variant.tracks.tolist() == [1, 100_001]
     assert [name for _, name in variant.track_names.values()] == [
@@ -52,7 +52,7 @@ def test_overlapping_slices_get_tracks_of_their_own() -> None:
 
 def test_a_wait_is_an_arrow_from_end_to_end() -> None:
     """Between the starts it would point back in time."""
-    [variant] = variants(BLOCKING, ())
+    [variant] = variants(run_experiment(BLOCKING, ()))
     found = flows(variant)
     sync = found.kind == FLOWS.index("sync")
 
@@ -65,7 +65,7 @@ def test_a_wait_is_an_arrow_from_end_to_end() -> None:
 
 def test_the_critical_path_leads_from_task_to_task() -> None:
     """Launch, copy, what follows the call: each arrow joins neighbours on the path."""
-    [variant] = variants(BLOCKING, ())
+    [variant] = variants(run_experiment(BLOCKING, ()))
     found = flows(variant)
     path = found.kind == FLOWS.index("critical path")
 
@@ -76,7 +76,7 @@ def test_the_critical_path_leads_from_task_to_task() -> None:
 
 def test_path_slices_follow_one_another() -> None:
     """They fill a step, with the reason of each."""
-    [variant] = variants(BLOCKING, ())
+    [variant] = variants(run_experiment(BLOCKING, ()))
     slices = path_slices(variant)
 
     assert sum(end - begin for begin, end, _, _ in slices) == variant.timeline.period_ns
@@ -91,7 +91,7 @@ def test_launches_of_an_earlier_repetition_count_from_the_beginning() -> None:
         [(0, 1, "launch", 1_000, 2)],
         wrap=True,
     )
-    [variant] = variants(graph, ())
+    [variant] = variants(run_experiment(graph, ()))
     [(moments, counts)] = outstanding(variant).values()
 
     assert moments == sorted(moments)
@@ -101,7 +101,7 @@ def test_launches_of_an_earlier_repetition_count_from_the_beginning() -> None:
 
 def test_variants_have_ids_of_their_own() -> None:
     """The job after the change takes processes that the one before does not have."""
-    before, after = variants(BLOCKING, parse_scenario(["faster_host(speedup=2)"]))
+    before, after = variants(run_experiment(BLOCKING, "faster_host(speedup=2)"))
 
     assert before.process_names == {1: "before, rank 0"}
     assert after.process_names == {2: "after, rank 0"}

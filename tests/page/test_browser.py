@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.analysis.prediction import baseline
+from foretrace.analysis.baseline import replay_baseline, run_experiment
 from foretrace.graph.literal import literal
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
-from foretrace.page.server import Job, Site, server
+from foretrace.page.server import ServedTrace, Site, listen
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.browser import chromium, opened
 
@@ -45,7 +45,11 @@ def browser() -> Iterator[Any]:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Write a report and return where it is."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    data = {**view(baseline(GRAPH), SCENARIO), **outlook(GRAPH), "version": "0"}
+    data = {
+        **view(run_experiment(GRAPH, SCENARIO)),
+        **outlook(replay_baseline(GRAPH)),
+        "version": "0",
+    }
     write_page(data, "text", path)
     return path.as_uri()
 
@@ -53,7 +57,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def served() -> Iterator[str]:
     """Serve the same job."""
-    with server(Site([Job("one.json", GRAPH), Job("two.json", GRAPH)], "0"), 0) as listening:
+    traces = [ServedTrace("one.json", GRAPH), ServedTrace("two.json", GRAPH)]
+    with listen(Site(traces, "0"), 0) as listening:
         thread = Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://localhost:{listening.server_address[1]}/"

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.prediction import baseline, predict
+from foretrace.analysis.baseline import replay_baseline, replay_scenario, run_experiment
+from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.page import data as page_data
@@ -31,7 +32,7 @@ FASTER = parse_scenario(["faster_kernels(speedup=2)"])
 
 def test_a_view_holds_the_prediction_and_its_reasons() -> None:
     """Its numbers are those of `predict`; kernels at double speed make 20 µs of 40."""
-    found = view(baseline(GRAPH), FASTER)
+    found = view(run_experiment(GRAPH, FASTER))
 
     prediction = keys(predict(GRAPH, FASTER))
     assert {key: found[key] for key in prediction} == prediction
@@ -50,7 +51,7 @@ def test_a_view_holds_the_prediction_and_its_reasons() -> None:
 
 def test_parts_are_ordered_by_what_they_take() -> None:
     """The longest of work and path, before or after, decides."""
-    parts = view(baseline(GRAPH), FASTER)["parts"]
+    parts = view(run_experiment(GRAPH, FASTER))["parts"]
 
     assert [part["part"] for part in parts["cause"]] == ["gemm", "pointwise", "host"]
     assert parts["phase"][0] == {
@@ -63,14 +64,14 @@ def test_parts_are_ordered_by_what_they_take() -> None:
 def test_many_parts_are_summed_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left out: the rest is one row."""
     monkeypatch.setattr(page_data, "MOST_PARTS", 1)
-    parts = view(baseline(GRAPH), FASTER)["parts"]["cause"]
+    parts = view(run_experiment(GRAPH, FASTER))["parts"]["cause"]
 
     assert parts[1] == {"part": "2 more", "work_ms": [0.017, 0.012], "path_ms": [0.01, 0.005]}
 
 
 def test_without_a_scenario_the_recording_is_shown() -> None:
     """One timeline, no evidence needed, no change."""
-    found = view(baseline(GRAPH), ())
+    found = view(run_experiment(GRAPH, ()))
 
     assert found["scenario"] == []
     assert found["speedup"] == 1
@@ -84,7 +85,7 @@ def test_evidence_counts_the_pairs_that_tested_a_what_if(monkeypatch: pytest.Mon
     monkeypatch.setattr(page_data, "load_table", lambda: {"gpu": {"rule": {"faster_host": row}}})
     scenario = parse_scenario(["faster_host(speedup=2)", "faster_kernels(speedup=2)"])
 
-    tested, untested = view(baseline(GRAPH), scenario)["evidence"]
+    tested, untested = view(run_experiment(GRAPH, scenario))["evidence"]
     assert tested == {
         "transform": "faster_host",
         "hardware": "gpu",
@@ -99,12 +100,17 @@ def test_evidence_counts_the_pairs_that_tested_a_what_if(monkeypatch: pytest.Mon
 def test_what_does_not_apply_is_an_error() -> None:
     """The page never shows a what-if that did nothing."""
     with pytest.raises(TransformError, match="tensor"):
-        view(baseline(GRAPH), parse_scenario(['faster_kernels(pattern="tensor", speedup=2)']))
+        view(
+            replay_scenario(
+                replay_baseline(GRAPH),
+                parse_scenario(['faster_kernels(pattern="tensor", speedup=2)']),
+            )
+        )
 
 
 def test_an_outlook_ranks_and_draws() -> None:
     """Advice and sensitivity of the job as it is."""
-    found = outlook(GRAPH)
+    found = outlook(replay_baseline(GRAPH))
 
     assert {part["of"] for part in found["sensitivity"]["parts"]} >= {"lane", "kernels"}
     assert found["advice"]["measured_step_ms"] == 0.04
@@ -114,12 +120,12 @@ def test_everything_is_json() -> None:
     """No number that JSON lacks, no type of numpy's."""
     unnamed = replace(GRAPH, tasks=GRAPH.tasks.assign(module=GRAPH.tasks["name"]))
 
-    assert json.dumps(view(baseline(unnamed), FASTER), allow_nan=False)
+    assert json.dumps(view(run_experiment(unnamed, FASTER)), allow_nan=False)
 
 
 def test_a_job_without_a_device_is_told_by_its_processor() -> None:
     """Where the recorder noted one."""
     meta = replace(GRAPH.meta, machine={"cpu": "AMD EPYC"})
 
-    assert view(baseline(replace(GRAPH, meta=meta)), ())["job"]["processor"] == "AMD EPYC"
-    assert view(baseline(GRAPH), ())["job"]["processor"] is None
+    assert view(run_experiment(replace(GRAPH, meta=meta), ()))["job"]["processor"] == "AMD EPYC"
+    assert view(run_experiment(GRAPH, ()))["job"]["processor"] is None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.analysis.prediction import baseline, predict
+from foretrace.analysis.baseline import replay_baseline, run_experiment
+from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
 from foretrace.job.whole import Plan, Rent, whole_job
 from foretrace.page.data import outlook, view
@@ -36,7 +37,11 @@ def browser() -> Iterator[Any]:
 def address(folder: Path, scenario: Any, plan: Plan) -> str:
     """Write a report with a whole job and return where it is."""
     found = whole_job(GRAPH, predict(GRAPH, scenario), plan)
-    data = {**view(baseline(GRAPH), scenario), **outlook(GRAPH), "version": "0"}
+    data = {
+        **view(run_experiment(GRAPH, scenario)),
+        **outlook(replay_baseline(GRAPH)),
+        "version": "0",
+    }
     write_page({**data, "whole_job": keys(found)}, "text", folder / "report.html")
     return (folder / "report.html").as_uri()
 

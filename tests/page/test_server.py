@@ -12,7 +12,7 @@ import pytest
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.graph.literal import literal
 from foretrace.page import server as serve
-from foretrace.page.server import Job, Site, asked, refusal, server
+from foretrace.page.server import ServedTrace, Site, check_headers, listen, parse_question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ GRAPH = literal(
     [(0, 1, "launch", 4_000)],
     wrap=True,
 )
-SITE = Site([Job("one.json", GRAPH), Job("two.json", GRAPH)], "1.2.3")
+SITE = Site([ServedTrace("one.json", GRAPH), ServedTrace("two.json", GRAPH)], "1.2.3")
 
 
 def answered(target: str) -> tuple[int, dict[str, Any]]:
@@ -38,7 +38,7 @@ def answered(target: str) -> tuple[int, dict[str, Any]]:
 @pytest.fixture
 def port() -> Iterator[int]:
     """Serve on a free port for one test."""
-    with server(SITE, 0) as listening:
+    with listen(SITE, 0) as listening:
         thread = Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         yield listening.server_address[1]
@@ -120,7 +120,7 @@ def test_a_fault_of_ours_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_and_code_of_the_users_are_not_read(text: str) -> None:
     """Only the traces that were given are."""
     with pytest.raises(ForetraceError, match="not read here"):
-        asked([text])
+        parse_question([text])
 
 
 def test_a_file_without_an_ending_is_not_read_either(
@@ -131,14 +131,14 @@ def test_a_file_without_an_ending_is_not_read_either(
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(TransformError, match="ddp: cluster names a file"):
-        asked(["ddp(workers=2, cluster='mine')"])
+        parse_question(["ddp(workers=2, cluster='mine')"])
     assert serve._names_file("x" * 5_000) is False
     assert list(serve._texts({"a": ["b", ("c", 1)]})) == ["a", "b", "c"]
 
 
 def test_presets_and_patterns_are_welcome() -> None:
     """What is no file passes."""
-    [what_if] = asked([' faster_kernels(pattern="a/b|c", speedup=2) '])
+    [what_if] = parse_question([' faster_kernels(pattern="a/b|c", speedup=2) '])
 
     assert what_if.parameters["pattern"] == "a/b|c"
 
@@ -146,7 +146,7 @@ def test_presets_and_patterns_are_welcome() -> None:
 def test_too_many_what_ifs_are_refused() -> None:
     """A page never asks so many."""
     with pytest.raises(TransformError, match="17 what-ifs are too many"):
-        asked(["amp"] * 17)
+        parse_question(["amp"] * 17)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_too_many_what_ifs_are_refused() -> None:
 )
 def test_who_may_ask(headers: dict[str, str], said: str | None) -> None:
     """The machine by its own names, and pages of this server."""
-    found = refusal(80, *map(headers.get, ("Host", "Origin", "Sec-Fetch-Site")))
+    found = check_headers(80, *map(headers.get, ("Host", "Origin", "Sec-Fetch-Site")))
 
     assert found is None if said is None else said in str(found)
 
@@ -197,12 +197,12 @@ def test_only_questions_are_answered(port: int) -> None:
 
 def test_it_listens_on_this_machine_alone(port: int) -> None:
     """The address is the loopback's."""
-    with server(SITE, 0) as listening:
+    with listen(SITE, 0) as listening:
         assert listening.server_address[0] == "127.0.0.1"
     assert port
 
 
 def test_browsers_leave_out_the_port_80() -> None:
     """The name alone is this server there, and nowhere else."""
-    assert refusal(80, "localhost", "http://localhost", "same-origin") is None
-    assert refusal(8765, "localhost", None, None) is not None
+    assert check_headers(80, "localhost", "http://localhost", "same-origin") is None
+    assert check_headers(8765, "localhost", None, None) is not None

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.prediction import Measured, Prediction
+from foretrace.analysis.baseline import Measured
+from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.validation import Validation
 from foretrace.report.forms import as_json, as_text
 

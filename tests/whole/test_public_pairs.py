@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.study import read_list, run_study
-from foretrace.analysis.prediction import identity, predict
+from foretrace.analysis.identity import identity
+from foretrace.analysis.prediction import predict
 from foretrace.graph.build import build
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.scenario import parse_scenario

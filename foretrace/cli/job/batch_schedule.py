@@ -114,7 +114,7 @@ def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Graph]:
 
 def _doubts(recordings: dict[Path, Graph]) -> list[str]:
     """Say why recordings cannot be trusted, and which."""
-    from foretrace.analysis.prediction import identity
+    from foretrace.analysis.identity import identity
 
     found = {path.name: identity(graph).warnings for path, graph in recordings.items()}
     return [f"{name}: {text}" for name, texts in found.items() for text in texts]

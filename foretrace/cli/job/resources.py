@@ -79,7 +79,7 @@ def resources(
 
 
 def _doubts(graph: Graph) -> tuple[str, ...]:
-    from foretrace.analysis.prediction import identity
+    from foretrace.analysis.identity import identity
 
     return identity(graph).warnings
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from foretrace.analysis.prediction import measured_step, predict, step_interval
+from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.prediction import predict, step_interval
 from foretrace.errors import RefusedError
 from foretrace.job.batch_schedule.epoch_costs import Cost
 from foretrace.job.batch_schedule.file import Z

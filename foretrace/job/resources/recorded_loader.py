@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from foretrace.analysis.prediction import measured_step, predict
+from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.prediction import predict
 from foretrace.errors import RefusedError, TransformError
 from foretrace.job.resources.grid import Job, Machine
 from foretrace.job.resources.throughput import Storage, pace
@@ -22,7 +23,7 @@ from foretrace.transforms.scenario import parse_scenario
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.analysis.prediction import Measured
+    from foretrace.analysis.baseline import Measured
     from foretrace.graph.model import Graph
     from foretrace.job.resources.file import Resources
 

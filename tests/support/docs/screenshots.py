@@ -13,10 +13,10 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from foretrace import __version__, build, predict
-from foretrace.analysis.prediction import baseline
+from foretrace.analysis.baseline import replay_baseline, run_experiment
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
-from foretrace.page.server import Job, Site, server
+from foretrace.page.server import ServedTrace, Site, listen
 from foretrace.report.forms import as_text
 from foretrace.tracer.lab.pairs.archive import pair_members, read_pair
 from foretrace.transforms.measured.calibration import attach, read_calibration
@@ -62,7 +62,11 @@ def recorded(model: str, folder: Path) -> Graph:
 def reported(graph: Graph, what_if: str, folder: Path) -> str:
     """Write the report of *what_if* and return its address."""
     scenario = parse_scenario([what_if])
-    data = {**view(baseline(graph), scenario), **outlook(graph), "version": __version__}
+    data = {
+        **view(run_experiment(graph, scenario)),
+        **outlook(replay_baseline(graph)),
+        "version": __version__,
+    }
     path = folder / f"{scenario[0].name}.html"
     write_page(data, as_text(predict(graph, scenario)), path)
     return path.as_uri()
@@ -77,7 +81,7 @@ def take(browser: Any, address: str, path: Path, **context: Any) -> None:
 @contextmanager
 def served(graph: Graph) -> Iterator[str]:
     """Serve the job while the picture is taken."""
-    with server(Site([Job("resnet50.parquet", graph)], __version__), 0) as listening:
+    with listen(Site([ServedTrace("resnet50.parquet", graph)], __version__), 0) as listening:
         thread = Thread(target=listening.serve_forever)
         thread.start()
         yield f"http://localhost:{listening.server_address[1]}/"

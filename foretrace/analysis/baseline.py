@@ -1,0 +1,154 @@
+"""A graph in, its measured step and its replays out: what every answer about a job is made from.
+
+The unchanged job is replayed once, and a scenario once; whoever asks more of them is handed the
+`Baseline` or the `Experiment`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from foretrace.errors import TransformError
+from foretrace.replaying.replay import replay
+from foretrace.tracer.step_stats import trimmed_mean
+from foretrace.transforms.costs.activations import activations
+from foretrace.transforms.edit.provenance import samples_ratio
+from foretrace.transforms.measured.calibration import attach
+from foretrace.transforms.scenario import apply, as_scenario
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+    from foretrace.replaying.timeline import Timeline
+    from foretrace.transforms.costs.activations import Activations
+    from foretrace.transforms.measured.calibration import Calibration
+    from foretrace.transforms.scenario import Asked, Scenario
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The step time that a recording shows: the truth that predictions start from.
+
+    ``source`` is ``"unprofiled"`` where the recorder measured the job without the profiler,
+    else ``"profiled"``. ``samples_ns`` are the single steps.
+    """
+
+    step_ns: float
+    source: str
+    samples_ns: tuple[int, ...]
+
+
+def measured_step(graph: Graph) -> Measured:
+    """Return the best measurement of a step that *graph* carries."""
+    unprofiled = graph.meta.unprofiled_step_ns
+    if unprofiled:
+        return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
+    return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A job before any change, replayed; what is computed from it is computed on first use."""
+
+    timeline: Timeline
+
+    @property
+    def graph(self) -> Graph:
+        """The job as recorded."""
+        return self.timeline.graph
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The step as measured."""
+        return measured_step(self.graph)
+
+    @cached_property
+    def critical_path(self) -> dict[str, float]:
+        """The ns of a replayed step by cause."""
+        return self.timeline.breakdown("kind")
+
+    @cached_property
+    def activations(self) -> Activations | None:
+        """What the job keeps in memory between forward and backward."""
+        return activations(self.graph)
+
+    def attach(self, calibration: Calibration) -> Baseline:
+        """Return the same replay of the job with what *calibration* measured: no time differs.
+
+        Raises
+        ------
+        TransformError
+            It was taken of a job with other parameters.
+        """
+        lowered = replace(self.timeline.lowered, graph=attach(self.graph, calibration))
+        return Baseline(replace(self.timeline, lowered=lowered))
+
+    def require_work(self) -> None:
+        """Refuse a job from which nothing can be predicted.
+
+        Raises
+        ------
+        TransformError
+            The recorded step has no work.
+        """
+        if self.timeline.step_ns <= 0:
+            raise TransformError("the recorded step has no work, so no ratio can be formed")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario tried on a job: the job before it, and the replay after it."""
+
+    baseline: Baseline
+    scenario: Scenario
+    after: Timeline
+
+    @property
+    def changed(self) -> Graph:
+        """The job after the change."""
+        return self.after.graph
+
+    @cached_property
+    def critical_path(self) -> dict[str, float]:
+        """The ns of a replayed step by cause, after the change."""
+        return self.after.breakdown("kind")
+
+    @property
+    def ratio(self) -> float:
+        """The replayed step after the change over the one before."""
+        return self.after.step_ns / self.baseline.timeline.step_ns
+
+    @property
+    def samples(self) -> float:
+        """How many times as many samples a step has afterwards."""
+        return samples_ratio(self.baseline.graph, self.changed)
+
+
+def run_experiment(graph: Graph, asked: Asked) -> Experiment:
+    """Replay *graph* before and after every what-if *asked*.
+
+    Raises
+    ------
+    TransformError
+        A transform does not apply to this graph, or a parameter is out of range.
+    """
+    return replay_scenario(replay_baseline(graph), asked)
+
+
+def replay_baseline(graph: Graph) -> Baseline:
+    """Replay *graph* unchanged, once for all that is asked of it."""
+    return Baseline(replay(graph))
+
+
+def replay_scenario(baseline: Baseline, asked: Asked) -> Experiment:
+    """Replay the job of *baseline* after every what-if *asked*; without any it is not done again.
+
+    Raises
+    ------
+    TransformError
+        A transform does not apply to this graph, or a parameter is out of range.
+    """
+    scenario, before = as_scenario(asked), baseline.timeline
+    after = replay(apply(baseline.graph, scenario), like=before) if scenario else before
+    return Experiment(baseline, scenario, after)
