@@ -16,7 +16,7 @@ import msgspec
 from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, exactly
 from foretrace.job.convergence.forecast import steps_to_loss
-from foretrace.job.convergence.log import losses_of_steps
+from foretrace.job.convergence.loss_log import losses_of_steps
 from foretrace.job.prices import check_price
 from foretrace.job.report import JobReport, Table
 from foretrace.job.runtime.recorded_steps import change_of, logged_steps, recorded_steps, total_of

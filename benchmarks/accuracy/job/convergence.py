@@ -16,7 +16,7 @@ import numpy as np
 from foretrace.errors import RefusedError
 from foretrace.job.convergence.forecast import steps_to_loss
 from foretrace.job.convergence.learning_rate import schedule_of
-from foretrace.job.convergence.log import LossLog
+from foretrace.job.convergence.loss_log import LossLog
 from foretrace.job.convergence.model_comparison import last_slope, optimus_alone
 from foretrace.job.convergence.statistics import trailing_mean
 

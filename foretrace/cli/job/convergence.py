@@ -12,7 +12,7 @@ from foretrace.cli.arguments import AsJson, show
 
 if TYPE_CHECKING:
     from foretrace.job.convergence.forecast import Convergence
-    from foretrace.job.convergence.log import LossLog
+    from foretrace.job.convergence.loss_log import LossLog
     from foretrace.job.report import JobReport, Table
 
 NEVER = "never"
@@ -43,7 +43,7 @@ def convergence(
 ) -> None:
     """At which step the loss reaches a target, or why that cannot be said."""
     from foretrace.job.convergence.forecast import steps_to_loss
-    from foretrace.job.convergence.log import read_losses
+    from foretrace.job.convergence.loss_log import read_losses
 
     log = read_losses(losses)
     found = steps_to_loss(log, target, level=level, window=window, next_change=_change(next_change))

@@ -128,6 +128,6 @@ def _steps(
 
 def _steps_to(losses: Path, target: float) -> Answer:
     from foretrace.job.convergence.forecast import steps_to_loss
-    from foretrace.job.convergence.log import losses_of_steps
+    from foretrace.job.convergence.loss_log import losses_of_steps
 
     return steps_to_loss(losses_of_steps(losses), target).answer

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from foretrace.job.convergence.bootstrap import Futures
     from foretrace.job.convergence.learning_rate import Schedule
-    from foretrace.job.convergence.log import LossLog
+    from foretrace.job.convergence.loss_log import LossLog
     from foretrace.job.convergence.model_comparison import FormRow
 
     Floats = npt.NDArray[np.float64]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.job.convergence.backtest import Trust
-    from foretrace.job.convergence.log import LossLog
+    from foretrace.job.convergence.loss_log import LossLog
 
     Floats = npt.NDArray[np.float64]
 

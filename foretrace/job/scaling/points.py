@@ -6,26 +6,22 @@ In: a file with the columns ``workers``, ``speed`` and, where the job has parame
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import RefusedError
+from foretrace.job.data_file import number_of, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
 
     Floats = npt.NDArray[np.float64]
 
-COLUMNS = ("workers", "servers", "speed")
-LARGEST = 1e9
-WITHOUT_SERVERS = ("workers", "speed")
+NEEDED, OPTIONAL = ("workers", "speed"), "servers"
 
 
 @dataclass(frozen=True)
@@ -48,55 +44,17 @@ def read_points(path: Path) -> Points:
     Raises
     ------
     RefusedError
-        The file is empty, no text, lacks a column or has one too many, or a value is out of range;
-        the text names the line.
+        The file is no table, lacks a column or has one too many, or a value is out of range; the
+        text names the line.
     """
-    lines = _lines(path)
-    if not lines:
-        raise RefusedError(f"{path}: empty; give a CSV with the columns {', '.join(COLUMNS)}")
-    (_, header), *rows = lines
-    names = [name.strip().lower() for name in header]
-    if sorted(names) not in (sorted(COLUMNS), sorted(WITHOUT_SERVERS)):
-        raise RefusedError(
-            f"{path}: the first line names the columns {', '.join(COLUMNS)} (servers may be left "
-            f"out), not {', '.join(header)}"
-        )
-    if not rows:
-        raise RefusedError(f"{path}: no speeds below the names of the columns")
-    found = np.array([_point(path, number, names, row) for number, row in rows])
-    workers, servers, speeds = found.T
-    return Points(workers, servers, speeds, has_servers="servers" in names)
-
-
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """Return the lines of *path* that say something, numbered."""
-    try:
-        text = path.read_text("utf-8-sig")
-        rows = list(csv.reader(text.splitlines(), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise RefusedError(f"{path}: no CSV ({error})") from None
-    return [(at, row) for at, row in enumerate(rows, 1) if any(cell.strip() for cell in row)]
-
-
-def _point(
-    path: Path, number: int, names: Sequence[str], row: Sequence[str]
-) -> tuple[float, float, float]:
-    if len(row) != len(names):
-        raise RefusedError(f"{path}, line {number}: {len(row)} values under {len(names)} names")
-    cells = {"servers": "1", **dict(zip(names, row, strict=True))}
-    workers, servers, speed = (_positive(path, number, name, cells) for name in COLUMNS)
-    return workers, servers, speed
-
-
-def _positive(path: Path, number: int, name: str, cells: Mapping[str, str]) -> float:
-    """Return a value above 0; of workers and servers, a whole one."""
-    try:
-        value = float(cells[name])
-    except ValueError:
-        value = math.nan
-    is_legal = 1 / LARGEST <= value <= LARGEST and (name == "speed" or value == int(value))
-    if not is_legal:
-        needed = f"a number from {1 / LARGEST:g} to {LARGEST:g}"
-        needed = needed if name == "speed" else f"a whole number from 1 to {LARGEST:g}"
-        raise RefusedError(f"{path}, line {number}: {name} is {cells[name]!r}; give {needed}")
-    return value
+    rows = read_rows(path, NEEDED)
+    columns = set(rows[0][1])
+    if more := columns - {*NEEDED, OPTIONAL}:
+        raise RefusedError(f"{path}: {min(more)!r} is no column of speeds; leave it out")
+    workers, speeds, servers = (
+        np.array([number_of(row, name, is_whole=name != "speed") for row in rows])
+        if name in columns
+        else np.ones(len(rows))
+        for name in (*NEEDED, OPTIONAL)
+    )
+    return Points(workers, servers, speeds, has_servers=OPTIONAL in columns)

@@ -100,15 +100,18 @@ def test_a_recording_that_drifts_is_named(
 
 
 BAD_FILES = [
-    ("", "is no CSV with a head and rows"),
-    ("batch_size\n32\n", "epochs.csv:1: there is no column 'seconds'"),
-    ("batch_size,seconds\n", "there is no row below the head"),
-    ("batch_size,seconds\n32,nan\n32,1\n", "epochs.csv:2: seconds is 'nan', expected a number"),
-    ("batch_size,seconds\n32,x\n32,1\n", "epochs.csv:2: seconds is 'x', expected a number"),
-    ("batch_size,seconds\n32,0\n32,1\n", "epochs.csv:2: seconds is '0', expected a number above"),
-    ("batch_size,seconds\n0,1\n", "epochs.csv:2: batch_size is '0', expected a whole number"),
-    ("batch_size,seconds\n32\n", "epochs.csv:2: 1 values, expected 2"),
-    ("batch_size,seconds,seconds\n32,1,2\n", "epochs.csv:1: two columns are called 'seconds'"),
+    ("", "epochs.csv: is empty; give a CSV with the columns batch_size, seconds"),
+    ("batch_size\n32\n", "epochs.csv: there is no column 'seconds'"),
+    ("batch_size,seconds\n", "there is no row below the names"),
+    ("batch_size,seconds\n32,nan\n32,1\n", "epochs.csv: line 2: seconds is 'nan'; give a number"),
+    ("batch_size,seconds\n32,x\n32,1\n", "epochs.csv: line 2: seconds is 'x'; give a number"),
+    (
+        "batch_size,seconds\n32,0\n32,1\n",
+        "epochs.csv: line 2: seconds is '0'; give a number from 1e-09",
+    ),
+    ("batch_size,seconds\n0,1\n", "epochs.csv: line 2: batch_size is '0'; give a whole number"),
+    ("batch_size,seconds\n32\n", "epochs.csv: line 2: 1 values for 2 columns"),
+    ("batch_size,seconds,seconds\n32,1,2\n", "epochs.csv: two columns are called 'seconds'"),
 ]
 
 
@@ -168,4 +171,4 @@ def test_costs_given_twice(files: dict[str, str], capsys: pytest.CaptureFixture[
     arguments = ["job", "regimes", files["epochs"], "--costs", files["costs"], "--epochs", "9"]
 
     assert cli.run(arguments) == 1
-    assert "costs.csv:4: batch size 64 comes twice" in capsys.readouterr().err
+    assert "costs.csv: line 4: batch size 64 comes twice" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.convergence.curves import FORMS
 from foretrace.job.convergence.forecast import Convergence, steps_to_loss
-from foretrace.job.convergence.log import LossLog
+from foretrace.job.convergence.loss_log import LossLog
 from foretrace.job.convergence.model_comparison import last_slope, optimus_alone
 from tests.support.paths import ROOT
 

@@ -50,6 +50,8 @@ def written(folder: Path, text: str) -> Path:
         ('[{"step": 1, "step_time": 0.5}, {"step": 2, "eval_loss": 2.0}]', [0.5]),
         ('{"log_history": [{"loss": 2, "step_time_ms": 500}]}', [0.5]),
         ('{"seconds": 0.5}\n{"seconds": 0.25}\n', [0.5, 0.25]),
+        ('{"seconds": 0.5}\n', [0.5]),
+        ("[0.5, 0.25]", [0.5, 0.25]),
         ("Step time (ms)\n500\n", [0.5]),
         ("ms\n500\n", [0.5]),
         ("step 1 step time: 2 min\nstep 2 step time: 1.5h\n", [120.0, 5400.0]),
@@ -173,7 +175,8 @@ def test_lines_of_a_log_may_stand_for_several_steps(tmp_path: Path) -> None:
         ('{"log_history": []}', "there are none"),
         ('{"log_history": [{"loss": 1, "epoch": 2}]}', "there are loss, epoch"),
         ('[{"step_time": true}]', "entry 1: True is no time of a step"),
-        ('{"log_history": 3}', "no line says how long a step took, or when it was done"),
+        ('{"log_history": 3}', "log_history is no list"),
+        ("[[0.5], [0.25]]", "entry 1 is neither an object nor a number"),
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -206,7 +209,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         "missing": "cannot be read",
         ".": "cannot be read",
         "bytes": "neither text in UTF-8 nor an array of NumPy",
-        "broken.npy": "an array that cannot be read",
+        "broken.npy": "is no array that can be read",
         "table.npy": r"float64 of shape \(2, 2\); give one number per step",
         "words.npy": "<U1 of shape",
     }

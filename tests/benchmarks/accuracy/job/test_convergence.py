@@ -19,7 +19,7 @@ from benchmarks.accuracy.job.convergence import (
     shown,
 )
 from foretrace.job.answer import Answer
-from foretrace.job.convergence.log import LossLog
+from foretrace.job.convergence.loss_log import LossLog
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:

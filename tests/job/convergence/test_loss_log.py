@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from foretrace.errors import RefusedError
-from foretrace.job.convergence.log import LossLog, losses_of_steps, read_losses
+from foretrace.job import data_file
+from foretrace.job.convergence.loss_log import LossLog, losses_of_steps, read_losses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,10 +119,10 @@ def test_a_learning_rate_missing_somewhere_is_none_at_all(tmp_path: Path) -> Non
         ("step,loss\n10,2.5\n10,2.25\n", "log:3: step 10 comes after step 10; steps must rise"),
         ("step,loss\n10,2.5\nnan,2.25\n", "log:3: the step is nan"),
         ("step,loss,lr\n10,2.5,-1\n", "log:2: the learning rate is -1.0, expected a number from 0"),
-        ("step,loss\n10,high\n", "line 2: the loss is 'high', expected a number"),
+        ("step,loss\n10,high\n", "line 2: loss is 'high', expected a number"),
         ("step,accuracy\n10,0.5\n", "line 1: no column is called loss: step, accuracy"),
-        ("1,2,3\n", "line 1: 3 columns without names, expected 1 or 2"),
-        ("1,2\n3\n", "line 2: 1 columns without names, expected 1 or 2"),
+        ("1,2,3\n", "line 1: 3 columns without names; name them in line 1"),
+        ("1,2\n3\n", "line 2: 1 columns without names; name them in line 1"),
         ("step,loss\n", "there is no loss in it"),
         ("hello\nworld\n", "there is no loss in it; give a CSV with the columns step and loss"),
         ('{"log_history": 3}', "log_history is no list"),
@@ -130,7 +130,7 @@ def test_a_learning_rate_missing_somewhere_is_none_at_all(tmp_path: Path) -> Non
         ('[{"step": 1, "loss": [2]}]', "entry 1: loss is [2], expected a number"),
         ('[{"step": 1, "loss": NaN}]', "log:1: the loss is nan"),
         ("step 1 loss nan\n", "log:1: the loss is nan"),
-        (b"\xff\xfe\x00", "is neither text nor an array of numpy"),
+        (b"\xff\xfe\x00", "is neither text in UTF-8 nor an array of NumPy"),
         (b"\x93NUMPY\x01\x00", "is no array that can be read"),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, text: str | bytes, 
         ("step,loss\n-1,2\n", "the step is -1, expected a number from 0"),
         ("step,loss\n1e300,2\n", r"the step is 1e\+300"),
         ("step,loss\n1,1e300\n", r"the loss is 1e\+300, which is no loss"),
-        ("loss\n" + "1" * 140_000, "no log of losses"),
+        ("loss\n" + "1" * 140_000, r"no table \("),
     ],
 )
 def test_absurd_logs_are_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -179,9 +179,9 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No log of losses is that long."""
-    monkeypatch.setattr(sys.modules[LossLog.__module__], "LARGEST_BYTES", 3)
+    monkeypatch.setattr(data_file, "LARGEST_BYTES", 3)
 
-    with pytest.raises(RefusedError, match="4 bytes are too many for a log of losses"):
+    with pytest.raises(RefusedError, match="4 bytes are too many for a log"):
         read(tmp_path, "1\n2\n")
 
 

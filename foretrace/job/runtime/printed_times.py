@@ -1,7 +1,7 @@
-"""What a training printed: how long a step took, line by line.
+"""Lines that a training printed in, seconds per step out.
 
-In: the text of a log. Out: seconds per step, from what the lines say of a step (``0.12 s/it``,
-``8.3 it/s``, ``step time: 120 ms``), or else from their time stamps and step numbers.
+They say it of a step (``0.12 s/it``, ``8.3 it/s``, ``step time: 120 ms``), or their time stamps and
+step numbers do.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RefusedError
+from foretrace.job.data_file import numbered_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,12 +38,12 @@ AT_STEP = re.compile(
 )
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?")
 FEWEST_LINES = 2
-Said = tuple[int, int | None, float | str]
-"""Number of a line, the step that it is about, and what it says of its time."""
+Timed = tuple[int, int | None, Any]
+"""Number of a line, the step that it is about, and the time that it says."""
 
 
 @dataclass(frozen=True)
-class Log:
+class PrintedTimes:
     """Seconds per step as numbered lines give them; ``stride`` steps lie between two lines.
 
     A text stands where a line names a time that is no number.
@@ -54,29 +55,33 @@ class Log:
     notes: tuple[str, ...] = ()
 
 
-def read_log(text: str) -> Log | None:
-    r"""Return what a log says of its steps; ``None`` where it says nothing.
+def read_printed_times(text: str) -> PrintedTimes | None:
+    r"""Return what a log says of the times of its steps; ``None`` where it says nothing.
 
     A progress bar overwrites its line: each state of it counts as a line.
 
-    >>> read_log("step 10 0.5 s/it\rstep 20 4 it/s").seconds
+    >>> read_printed_times("step 10 0.5 s/it\rstep 20 4 it/s").seconds
     [(1, 0.5), (2, 0.25)]
     """
-    lines = list(enumerate(re.split(r"\r\n|\r|\n", text), 1))
-    said = [
-        (at, _step(line), seconds) for at, line in lines if (seconds := _said(line)) is not None
+    lines = numbered_lines(text)
+    times = [
+        (at, _step(line), seconds)
+        for at, line in lines
+        if (seconds := _step_seconds(line)) is not None
     ]
-    stamped = _stamped(lines) if len(said) < FEWEST_LINES else None
-    if stamped is not None or not said:
+    stamped = _between_stamps(lines) if len(times) < FEWEST_LINES else None
+    if stamped is not None or not times:
         return stamped
-    kept, stride, notes = in_order(said)
-    return Log([(at, seconds) for at, _, seconds in kept], stride, "lines of the log", notes)
+    kept, stride, notes = keep_in_order(times)
+    return PrintedTimes([(at, s) for at, _, s in kept], stride, "lines of the log", notes)
 
 
-def in_order(said: Sequence[Said]) -> tuple[list[Said], int, tuple[str, ...]]:
+def keep_in_order(times: Sequence[Timed]) -> tuple[list[Timed], int, tuple[str, ...]]:
     """Return what counts of lines about numbered steps, how many steps lie between, and notes.
 
-    >>> in_order([(1, 10, 0.5), (2, 10, 0.6), (3, 20, 0.5)])[0]
+    Of neighbouring lines about one step, such as those of several ranks, the first counts.
+
+    >>> keep_in_order([(1, 10, 0.5), (2, 10, 0.6), (3, 20, 0.5)])[0]
     [(1, 10, 0.5), (3, 20, 0.5)]
 
     Raises
@@ -84,52 +89,48 @@ def in_order(said: Sequence[Said]) -> tuple[list[Said], int, tuple[str, ...]]:
     RefusedError
         The steps go back more often than on.
     """
-    kept = _each_step_once(said)
-    steps = [step for _, step, _ in kept]
-    notes = (*_again(len(said) - len(kept)), *_back(steps))
+    before = [None, *(step for _, step, _ in times)]
+    kept = [
+        (at, step, seconds)
+        for (at, step, seconds), last in zip(times, before, strict=False)
+        if step is None or step != last
+    ]
+    steps = [step for _, step, _ in kept if step is not None]
+    notes = (*_note_repeats(len(times) - len(kept)), *_note_steps_back(steps))
     return kept, _stride(steps), notes
 
 
-def _each_step_once(said: Sequence[Said]) -> list[Said]:
-    """Keep the first of neighbouring lines about one step, such as those of several ranks."""
-    before = [None, *(step for _, step, _ in said)]
-    return [
-        one for one, last in zip(said, before, strict=False) if one[1] is None or one[1] != last
-    ]
-
-
-def _again(left: int) -> list[str]:
+def _note_repeats(left: int) -> list[str]:
     return [f"{left} lines about the same step as the line before were left out"] if left else []
 
 
-def _back(steps: Sequence[int | None]) -> list[str]:
+def _note_steps_back(steps: Sequence[int]) -> list[str]:
     """Say how often the steps begin again, as in every epoch of some logs."""
-    known = [step for step in steps if step is not None]
-    back = sum(after < before for before, after in itertools.pairwise(known))
-    if 2 * back >= max(len(known), 2):
+    back = sum(after < before for before, after in itertools.pairwise(steps))
+    if 2 * back >= max(len(steps), 2):
         raise RefusedError(
-            f"the steps go back {back} times in {len(known)} lines; give them in order"
+            f"the steps go back {back} times in {len(steps)} lines; give them in order"
         )
     return [f"the step number goes back {back} times: what follows counts as later"] if back else []
 
 
-def _said(line: str) -> float | str | None:
+def _step_seconds(line: str) -> float | str | None:
     """Return the seconds per step that a line names; its text, where that is no number.
 
-    >>> _said("9 it, 0.5 s/it."), _said("step time: 2 min"), _said("step time: 1,234 ms")
-    (0.5, 120.0, '1,234')
+    >>> [_step_seconds(f"step {said}") for said in ("0.5 s/it.", "time: 2 min", "time: 1,234 ms")]
+    [0.5, 120.0, '1,234']
     """
-    if "/" in line and (found := PER_STEP.search(line)):
-        return _seconds(found[1], found[2])
-    if "/" in line and (found := PER_SECOND.search(line)):
-        rate = _seconds(found[1], "s")
+    if "/" in line and (match := PER_STEP.search(line)):
+        return _seconds(match[1], match[2])
+    if "/" in line and (match := PER_SECOND.search(line)):
+        rate = _seconds(match[1], "s")
         return rate if isinstance(rate, str) else 1 / rate if rate else float("inf")
     if "time" not in line.lower():
         return None
-    if found := NAMED[0].search(line):
-        return _seconds(found[2], found[1])
-    if found := NAMED[1].search(line):
-        return _seconds(found[1], found[2] or "s")
+    if match := NAMED[0].search(line):
+        return _seconds(match[2], match[1])
+    if match := NAMED[1].search(line):
+        return _seconds(match[1], match[2] or "s")
     return None
 
 
@@ -146,41 +147,37 @@ def _step(line: str) -> int | None:
     >>> _step("epoch 3 iter: 120 loss 0.1"), _step(" 7/100 [00:01<00:09]"), _step("no number")
     (120, 7, None)
     """
-    found = AT_STEP.search(line)
-    return int(found[1] or found[2]) if found else None
+    match = AT_STEP.search(line)
+    return int(match[1] or match[2]) if match else None
 
 
-def _stride(steps: Sequence[int | None]) -> int:
+def _stride(steps: Sequence[int]) -> int:
     """Return how many steps most often lie between two lines; 1 where the lines do not say."""
-    gaps = Counter(_gaps(steps))
-    return gaps.most_common(1)[0][0] if gaps else 1
+    gaps = (after - before for before, after in itertools.pairwise(steps))
+    most_common = Counter(gap for gap in gaps if gap > 0).most_common(1)
+    return most_common[0][0] if most_common else 1
 
 
-def _gaps(steps: Sequence[int | None]) -> list[int]:
-    known = [step for step in steps if step is not None]
-    return [after - before for before, after in itertools.pairwise(known) if after > before]
-
-
-def _stamped(lines: Sequence[tuple[int, str]]) -> Log | None:
+def _between_stamps(lines: Sequence[tuple[int, str]]) -> PrintedTimes | None:
     """Return the differences of time stamps, where the same number of steps lies between them."""
-    found = [
+    stamped = [
         (at, time, step)
         for at, line in lines
         if (stamp := STAMP.search(line))
         and (time := _time(stamp[0])) is not None
         and (step := _step(line[stamp.end() :])) is not None
     ]
-    if len(found) < FEWEST_LINES:
+    if len(stamped) < FEWEST_LINES:
         return None
-    stride = _stride([step for *_, step in found])
+    stride = _stride([step for *_, step in stamped])
     seconds = [
         (at, (now - then).total_seconds() / stride)
-        for (_, then, before), (at, now, after) in itertools.pairwise(found)
+        for (_, then, before), (at, now, after) in itertools.pairwise(stamped)
         if after - before == stride
     ]
-    left = len(found) - 1 - len(seconds)
+    left = len(stamped) - 1 - len(seconds)
     notes = (f"{left} differences of time stamps are not of {stride} steps and were left out",)
-    return Log(seconds, stride, "time stamps of the log", notes if left else ())
+    return PrintedTimes(seconds, stride, "time stamps of the log", notes if left else ())
 
 
 def _time(stamp: str) -> datetime | None:
