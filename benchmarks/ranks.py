@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, with_network
 from foretrace.graph.ranks.merge import merge_ranks
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.replay import replay
 
 if TYPE_CHECKING:

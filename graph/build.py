@@ -12,7 +12,7 @@ from foretrace.graph.assemble.assemble import assemble
 from foretrace.graph.check import check
 from foretrace.graph.infer.rank import infer_rank
 from foretrace.graph.model import Graph, Rules
-from foretrace.graph.operation_timeline.build import build_operation_graph
+from foretrace.graph.operation_timeline.operation_graph import build_operation_graph
 from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.tracer.readers.operation_timeline import SHAPE
 

@@ -22,7 +22,7 @@ from foretrace.graph.model import (
     WAITS,
     Graph,
 )
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.util.schema import require
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from foretrace.graph.network import Network
+    from foretrace.graph.shared_links import Network
 
     Longs = NDArray[np.int64]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from foretrace.graph.network import Network
+    from foretrace.graph.shared_links import Network
 
 
 @dataclass(frozen=True)

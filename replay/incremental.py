@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.static import run_static
 from foretrace.replaying.engine.topological import Prepared, group_outgoing, prepare, sort_moments

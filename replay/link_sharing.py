@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.model import TASK_KINDS
-from foretrace.graph.network import is_transfer, network_of
+from foretrace.graph.shared_links import is_transfer, network_of
 from foretrace.replaying.engine.program import Sharing
-from foretrace.replaying.resources import match_pairs
+from foretrace.replaying.exclusive_resources import match_pairs
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.graph.network import Network
+    from foretrace.graph.shared_links import Network
     from foretrace.replaying.engine.program import Flags, Floats, Ints, Longs
-    from foretrace.replaying.resources import Columns
+    from foretrace.replaying.exclusive_resources import Columns
 
 FULL = 1 + 1e-9
 """A link that is wanted up to here is not short: rounding of uses that add up to all of it."""

@@ -13,14 +13,14 @@ from numba import njit
 
 from foretrace.graph.model import EDGE_KINDS, WAITS
 from foretrace.replaying.engine.program import END_END, END_START, START_START, Program
-from foretrace.replaying.link_sharing import find_sharing
-from foretrace.replaying.resources import (
+from foretrace.replaying.exclusive_resources import (
     Columns,
     assign_resources,
     match_pairs,
     read_codes,
     read_columns,
 )
+from foretrace.replaying.link_sharing import find_sharing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ import numpy as np
 from foretrace.errors import TraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import Rules
-from foretrace.graph.operation_timeline.tables import STEP
+from foretrace.graph.operation_timeline.operation_tables import STEP
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.distributed.straggler import remove_stragglers

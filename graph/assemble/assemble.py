@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.assemble.edges import make_edge_table
-from foretrace.graph.assemble.lanes import make_lane_table, make_operator_table
+from foretrace.graph.assemble.edge_table import make_edge_table
+from foretrace.graph.assemble.lane_table import make_lane_table, make_operator_table
 from foretrace.graph.assemble.profiler_overhead import fit_overhead
 from foretrace.graph.assemble.selection import Selection, select_window
-from foretrace.graph.assemble.tasks import make_task_table
+from foretrace.graph.assemble.task_table import make_task_table
 from foretrace.graph.infer.api_calls import OWN
 from foretrace.graph.infer.device_tasks import KERNEL
 from foretrace.graph.model import Graph, Platform, Rules

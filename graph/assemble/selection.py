@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.device_tasks import Devices
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.device_tasks import DeviceTasks
+    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.rank import InferredRank
 
     Ints = NDArray[np.int64]
@@ -79,7 +79,7 @@ def select_window(rank: InferredRank) -> Selection:
     )
 
 
-def _count_busy_threads(host: Host, where: NDArray[np.bool_], window_ns: int) -> int:
+def _count_busy_threads(host: HostTasks, where: NDArray[np.bool_], window_ns: int) -> int:
     """Count the threads of some tasks; those that hardly do anything are not worth a word."""
     threads, number = np.unique(host.thread[where], return_inverse=True)
     work = np.bincount(number, weights=(host.end_ns - host.start_ns)[where])
@@ -93,7 +93,7 @@ def _number(count: int, rows: Ints, first: int) -> Ints:
     return number
 
 
-def _find_device_tasks(devices: Devices, inside: NDArray[np.bool_]) -> Ints:
+def _find_device_tasks(devices: DeviceTasks, inside: NDArray[np.bool_]) -> Ints:
     """Device tasks launched in the window; those without a launch go with their neighbours."""
     linked = devices.launch >= 0
     if not linked.any():

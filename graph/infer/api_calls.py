@@ -17,9 +17,9 @@ from foretrace.graph.model import WAITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Waits:
     counts: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def none(cls, host: Host) -> Waits:
+    def none(cls, host: HostTasks) -> Waits:
         """Return that nothing waits."""
         rows = len(host)
         return cls(
@@ -94,7 +94,7 @@ class Calls:
     on_lane: list[LaneLaunches]
 
 
-def measure_calls(events: Events, host: Host, devices: Devices) -> Calls:
+def measure_calls(events: Events, host: HostTasks, devices: DeviceTasks) -> Calls:
     """Measure every call of one rank against its kind."""
     length = host.end_ns - host.start_ns
     usual = _find_usual(events.name[host.event], length, host.is_call)
@@ -105,7 +105,7 @@ def measure_calls(events: Events, host: Host, devices: Devices) -> Calls:
     return Calls(usual, is_long, _count_outstanding(host, devices, on_lane), on_lane)
 
 
-def order_launches(host: Host, devices: Devices) -> list[LaneLaunches]:
+def order_launches(host: HostTasks, devices: DeviceTasks) -> list[LaneLaunches]:
     """Return the launches of every stream, ordered by call start."""
     linked = np.flatnonzero(devices.launch >= 0)
     called = host.start_ns[devices.launch[linked]]
@@ -117,7 +117,7 @@ def order_launches(host: Host, devices: Devices) -> list[LaneLaunches]:
     return lanes
 
 
-def _count_outstanding(host: Host, devices: Devices, on_lane: list[LaneLaunches]) -> Ints:
+def _count_outstanding(host: HostTasks, devices: DeviceTasks, on_lane: list[LaneLaunches]) -> Ints:
     pending = np.zeros(len(host), np.int64)
     for called, tasks in on_lane:
         started = np.sort(devices.start_ns[tasks])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ _P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Devices:
+class DeviceTasks:
     """Device tasks of one rank; ``event`` is the row in the rank's events.
 
     ``kind`` is a code in DEVICE_KINDS. ``launch`` is the host task that put the task there
@@ -71,7 +71,7 @@ class Devices:
         return index
 
 
-def collect_device_tasks(events: Events, host: Host) -> Devices:
+def collect_device_tasks(events: Events, host: HostTasks) -> DeviceTasks:
     """Collect the device work of one rank and join it with its launches by correlation id."""
     rows = np.flatnonzero(events.is_kind("kernel", "memcpy", "memset"))
     start = events.start_ns[rows]
@@ -85,7 +85,7 @@ def collect_device_tasks(events: Events, host: Host) -> Devices:
     lane = np.cumsum(fresh) - 1
     reached = _find_reached(end, lane)
     busy = np.clip(end - np.maximum(start, reached), 0, None)
-    return Devices(
+    return DeviceTasks(
         event=rows,
         device=device,
         stream=stream,
@@ -123,7 +123,7 @@ def _tell_kinds(events: Events, rows: Ints) -> Ints:
     return kind
 
 
-def _join_launches(events: Events, rows: Ints, host: Host) -> Ints:
+def _join_launches(events: Events, rows: Ints, host: HostTasks) -> Ints:
     """Join by correlation id; of several calls with one id the first in (thread, start) order."""
     of_call = events.correlation[host.event]
     calls = np.flatnonzero(host.is_call & (of_call >= 0))

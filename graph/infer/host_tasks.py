@@ -38,7 +38,7 @@ WAIT_EVENT_CALLS = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
 
 
 @dataclass(frozen=True)
-class Host:
+class HostTasks:
     """Host tasks of one rank; ``event`` is the row in the rank's events.
 
     ``operator`` is the event row of the innermost operator (the task's own when it is a
@@ -83,7 +83,7 @@ class Host:
         return np.where(self.operator >= 0, self.operator, self.event)
 
 
-def cut_host_tasks(events: Events, markers: Ints) -> Host:
+def cut_host_tasks(events: Events, markers: Ints) -> HostTasks:
     """Cut the host threads of one rank into tasks.
 
     Annotations group work and are no work themselves: time spent directly in one is a gap.
@@ -103,7 +103,7 @@ def cut_host_tasks(events: Events, markers: Ints) -> Host:
     parent = np.full(len(events), -1, np.int64)
     parent[rows] = np.where(pieces.parent >= 0, rows[pieces.parent], -1)
     event = rows[pieces.event]
-    return Host(
+    return HostTasks(
         event=event,
         thread=thread[pieces.event],
         start_ns=pieces.start_ns,
@@ -148,7 +148,7 @@ def _settle_ties(order: Ints, thread: Ints, start: Ints, length: Ints, call: Fla
         order[place] = row
 
 
-def find_enclosing(host: Host, flag: Flags) -> Ints:
+def find_enclosing(host: HostTasks, flag: Flags) -> Ints:
     """Return per host task the event row at or above its own that is flagged; −1: none."""
     enclosing: Ints = _climb(flag, host.parent, host.own_event)
     return enclosing

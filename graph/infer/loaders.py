@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
 
@@ -49,7 +49,7 @@ class Units(NamedTuple):
     last: Ints
 
 
-def find_units(events: Events, host: Host) -> list[Units]:
+def find_units(events: Events, host: HostTasks) -> list[Units]:
     """Collect the units of each stage; a stage run by several threads keeps the busiest thread."""
     stages = []
     own = host.own_event
@@ -76,7 +76,7 @@ class Coupling(NamedTuple):
     kind: str
 
 
-def couple_units(host: Host, stages: list[Units], markers: Ints) -> list[Coupling]:
+def couple_units(host: HostTasks, stages: list[Units], markers: Ints) -> list[Coupling]:
     """Couple the stages and the training loop: step → RunCPU → RunMixed → RunGPU → step.
 
     The offset between two chains is the tightest one that no hand-over contradicts, never a
@@ -91,7 +91,7 @@ def couple_units(host: Host, stages: list[Units], markers: Ints) -> list[Couplin
     return [coupling for coupling in couplings if coupling is not None]
 
 
-def _couple_tightest(host: Host, src: Ints, dst: Ints, kind: str) -> Coupling | None:
+def _couple_tightest(host: HostTasks, src: Ints, dst: Ints, kind: str) -> Coupling | None:
     """Pair ``src[i]`` with ``dst[i + c]`` for the smallest consistent c.
 
     The lag is the smallest hand-over, clock noise aside.
@@ -123,7 +123,7 @@ class Loads(NamedTuple):
     own_ns: int
 
 
-def find_fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
+def find_fetch_waits(events: Events, host: HostTasks, main: int) -> Loads | None:
     """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
     on_main = host.tasks_of(main)
     fetch = on_main[events.named(MULTI_PROCESS, host.event[on_main]) & ~host.is_call[on_main]]
@@ -133,7 +133,7 @@ def find_fetch_waits(events: Events, host: Host, main: int) -> Loads | None:
     return _find_arrivals(host.end_ns, fetch, whole)
 
 
-def find_marker_waits(host: Host, markers: Ints, range_ends: Ints) -> Loads | None:
+def find_marker_waits(host: HostTasks, markers: Ints, range_ends: Ints) -> Loads | None:
     """Find waiting between the end of a step range and the next step, outside all ranges.
 
     Parameters

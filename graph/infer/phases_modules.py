@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.threads import Threads
 
     Ints = NDArray[np.int64]
@@ -37,7 +37,7 @@ _MODULE = re.compile(r"^##(?!\s)")
 _CODE = {name: code for code, name in enumerate(PHASES)}
 
 
-def assign_phases(events: Events, host: Host, threads: Threads) -> Ints:
+def assign_phases(events: Events, host: HostTasks, threads: Threads) -> Ints:
     """Code (index in PHASES) of each host task's phase; −1 when unknown.
 
     Named ranges decide; then autograd's own operators and thread; what remains of the training
@@ -55,7 +55,7 @@ def assign_phases(events: Events, host: Host, threads: Threads) -> Ints:
     return phase
 
 
-def assign_modules(events: Events, host: Host) -> tuple[Ints, list[str]]:
+def assign_modules(events: Events, host: HostTasks) -> tuple[Ints, list[str]]:
     """Code of each host task's innermost module, and the module paths.
 
     Backward operators take the module of the forward operator with their sequence number.
@@ -70,7 +70,7 @@ def assign_modules(events: Events, host: Host) -> tuple[Ints, list[str]]:
     return module, [events.names[code].lstrip("#") for code in used.tolist()]
 
 
-def _paint(label: Ints, events: Events, host: Host, rows: Ints, codes: Ints) -> None:
+def _paint(label: Ints, events: Events, host: HostTasks, rows: Ints, codes: Ints) -> None:
     """Label the host tasks inside each range; inner ranges, which begin later, win."""
     start = events.start_ns[rows]
     end = start + events.duration_ns[rows]
@@ -88,13 +88,13 @@ def _fill_ranges(label: Ints, first: Ints, last: Ints, codes: Ints) -> None:
         label[first[i] : last[i]] = codes[i]
 
 
-def _is_backward(events: Events, host: Host) -> NDArray[np.bool_]:
+def _is_backward(events: Events, host: HostTasks) -> NDArray[np.bool_]:
     """Tell whether a host task's operator, or any operator around it, is autograd's."""
     is_backward = events.is_kind("op") & events.named(_BACKWARD_OP)
     return find_enclosing(host, is_backward) >= 0
 
 
-def _assign_backward_modules(module: Ints, events: Events, host: Host) -> None:
+def _assign_backward_modules(module: Ints, events: Events, host: HostTasks) -> None:
     sequence = events.column("sequence")
     own = host.own_event
     forward = np.flatnonzero((module >= 0) & (sequence[own] >= 0))

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.api_calls import Waits
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.loaders import Coupling, Loads, Units
-    from foretrace.graph.infer.steps import Steps
+    from foretrace.graph.infer.steps import StepBounds
     from foretrace.graph.infer.stream_events import StreamEdges
     from foretrace.graph.infer.threads import Threads
-    from foretrace.graph.infer.window import Window
+    from foretrace.graph.infer.window import StepWindow
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Trace
 
@@ -64,11 +64,11 @@ class InferredRank:
 
     number: int
     events: Events
-    host: Host
-    devices: Devices
+    host: HostTasks
+    devices: DeviceTasks
     threads: Threads
     waits: Waits
-    window: Window
+    window: StepWindow
     markers: Ints
     gaps: dict[tuple[str, str], int]
     stream_lags: Ints
@@ -140,7 +140,7 @@ def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None
     )
 
 
-def _find_busiest_thread(events: Events, host: Host, devices: Devices) -> int:
+def _find_busiest_thread(events: Events, host: HostTasks, devices: DeviceTasks) -> int:
     """Return the thread with most launches; with most tasks where nothing was launched.
 
     One that autograd runs its nodes on works for the training loop, unless there is no other.
@@ -155,7 +155,7 @@ def _find_busiest_thread(events: Events, host: Host, devices: Devices) -> int:
     return int(threads[np.argmax(count)]) if len(threads) else -1
 
 
-def _find_markers(host: Host, steps: Steps | None) -> Ints:
+def _find_markers(host: HostTasks, steps: StepBounds | None) -> Ints:
     """Host tasks of length 0 at which steps begin, in order."""
     if steps is None:
         return np.empty(0, np.int64)
@@ -163,7 +163,7 @@ def _find_markers(host: Host, steps: Steps | None) -> Ints:
 
 
 def _infer_threads(
-    host: Host, devices: Devices, main: int, stages: list[Units], rules: Rules
+    host: HostTasks, devices: DeviceTasks, main: int, stages: list[Units], rules: Rules
 ) -> Threads:
     loaders = tuple(dict.fromkeys(int(host.thread[stage.first[0]]) for stage in stages))
     launches = np.zeros(len(host), bool)
@@ -171,7 +171,9 @@ def _infer_threads(
     return infer_thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
 
 
-def _find_loads(events: Events, host: Host, steps: Steps | None, markers: Ints) -> Loads | None:
+def _find_loads(
+    events: Events, host: HostTasks, steps: StepBounds | None, markers: Ints
+) -> Loads | None:
     """Find the batches the main thread waited for: in a fetch, else between step ranges."""
     if steps is None or steps.single:
         return None

@@ -40,7 +40,7 @@ LEAST_MATCHES = 2
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepBounds:
     """Step ``i`` spans ``starts_ns[i]`` to ``starts_ns[i + 1]`` on thread ``thread``.
 
     ``rows`` are the markers' rows in the rank's events.
@@ -59,7 +59,7 @@ class Steps:
         return len(self.starts_ns) - 1
 
 
-def find_steps(events: Events, pattern: str | None = None) -> Steps | None:
+def find_steps(events: Events, pattern: str | None = None) -> StepBounds | None:
     """Find step boundaries among the host ranges of one rank; ``None`` when there are none.
 
     Old recordings keep annotations among the operators, so both are looked at.
@@ -95,7 +95,7 @@ def _covers(events: Events, rows: Ints, ranges: Ints) -> bool:
     return bool(covered > COVERAGE * (ends[ranges].max() - starts[ranges].min()))
 
 
-def _find_by_pattern(events: Events, ranges: Ints, pattern: str) -> Steps:
+def _find_by_pattern(events: Events, ranges: Ints, pattern: str) -> StepBounds:
     try:
         hit = match_names(events.names, re.compile(pattern))[events.name[ranges]]
     except (re.error, OverflowError) as error:
@@ -134,12 +134,12 @@ def _keep_one_thread(events: Events, rows: Ints) -> Ints:
     return rows[np.argsort(events.start_ns[rows], kind="stable")]
 
 
-def _make_steps(events: Events, rows: Ints, source: str) -> Steps:
+def _make_steps(events: Events, rows: Ints, source: str) -> StepBounds:
     starts = events.start_ns[rows]
     keep = np.append([True], np.diff(starts) > 0)
     starts, rows = starts[keep], rows[keep]
     thread = int(events.thread[rows[0]])
     if len(starts) == 1:
         end = starts[0] + max(int(events.duration_ns[rows[0]]), 1)
-        return Steps(np.array([starts[0], end]), rows, thread, source, single=True)
-    return Steps(starts, rows, thread, source)
+        return StepBounds(np.array([starts[0], end]), rows, thread, source, single=True)
+    return StepBounds(starts, rows, thread, source)

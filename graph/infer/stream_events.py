@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.api_calls import LaneLaunches
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -42,7 +42,9 @@ class _Waiting(NamedTuple):
     recorded_ns: Ints
 
 
-def find_event_edges(events: Events, devices: Devices, host: Host, group: Ints) -> StreamEdges:
+def find_event_edges(
+    events: Events, devices: DeviceTasks, host: HostTasks, group: Ints
+) -> StreamEdges:
     """Find an edge for every wait of one stream for another.
 
     The recorded source is used where synchronisation records name it. Elsewhere the source is,
@@ -81,7 +83,7 @@ def find_event_edges(events: Events, devices: Devices, host: Host, group: Ints) 
     return StreamEdges(src[first], dst[first], recorded[first])
 
 
-def _read_waits(events: Events, devices: Devices, host: Host, calls: Ints) -> _Waiting:
+def _read_waits(events: Events, devices: DeviceTasks, host: HostTasks, calls: Ints) -> _Waiting:
     """Read the waits off their synchronisation records, else off the thread's next launch."""
     of_call = events.correlation[host.event]
     records = np.flatnonzero(events.is_kind("sync") & (events.correlation >= 0))
@@ -102,7 +104,7 @@ def _read_waits(events: Events, devices: Devices, host: Host, calls: Ints) -> _W
     return _Waiting(lane, source, recorded_ns)
 
 
-def _find_next_lane(devices: Devices, host: Host, calls: Ints) -> Ints:
+def _find_next_lane(devices: DeviceTasks, host: HostTasks, calls: Ints) -> Ints:
     """Lane of the next launch each call's thread makes (−1: none follows)."""
     linked = devices.launch >= 0
     lane = np.full(len(host), -1, np.int64)
@@ -114,7 +116,7 @@ def _find_next_lane(devices: Devices, host: Host, calls: Ints) -> Ints:
     return np.where(same, lane[following], -1)
 
 
-def _find_lanes(devices: Devices, group: Ints) -> Flags:
+def _find_lanes(devices: DeviceTasks, group: Ints) -> Flags:
     """Tell whether a group of threads ever launches on a lane: [lane, group]."""
     used = np.zeros((devices.lanes, int(group.max(initial=0)) + 1), bool)
     linked = devices.launch >= 0
@@ -133,7 +135,7 @@ def _find_next_launch(per_lane: list[LaneLaunches], waiting: Ints, moment: Ints)
     return target
 
 
-def _walk_back(slot: Ints, guess: Flags, devices: Devices, tasks: Ints, target: Ints) -> Ints:
+def _walk_back(slot: Ints, guess: Flags, devices: DeviceTasks, tasks: Ints, target: Ints) -> Ints:
     """Step back from each guess until its recorded end is no later than its target's start."""
     if not len(tasks):
         return np.full_like(slot, -1)

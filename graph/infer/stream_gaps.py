@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.api_calls import Waits
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ LARGE_COPY_BYTES = 64 * 1024
 _KINDS = len(DEVICE_KINDS)
 
 
-def estimate_kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], int]:
+def estimate_kernel_gaps(devices: DeviceTasks, host: HostTasks) -> dict[tuple[str, str], int]:
     """Mean pause between back-to-back tasks of one stream, by kind before and after, in ns.
 
     Only pairs count whose second task was launched well before the first one ended, while no
@@ -56,13 +56,13 @@ def estimate_kernel_gaps(devices: Devices, host: Host) -> dict[tuple[str, str], 
     }
 
 
-def _number_pairs(devices: Devices, before: Ints) -> Ints:
+def _number_pairs(devices: DeviceTasks, before: Ints) -> Ints:
     """Return one number for the kinds of each task's predecessor and of the task."""
     pairs: Ints = devices.kind[before] * _KINDS + devices.kind
     return pairs
 
 
-def _is_shared(devices: Devices) -> NDArray[np.bool_]:
+def _is_shared(devices: DeviceTasks) -> NDArray[np.bool_]:
     """Tell per task whether a kernel of another stream was running when it started."""
     shared = np.zeros(len(devices), bool)
     kernels = np.flatnonzero(devices.kind != MEMCPY)
@@ -78,7 +78,7 @@ def _is_shared(devices: Devices) -> NDArray[np.bool_]:
     return shared
 
 
-def assign_stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> Ints:
+def assign_stream_lags(devices: DeviceTasks, gaps: dict[tuple[str, str], int]) -> Ints:
     """Per device task: the gap after the task before it on its stream (0 for the first)."""
     fallback = int(np.median(list(gaps.values()))) if gaps else 0
     gap = [gaps.get((a, b), fallback) for a in DEVICE_KINDS for b in DEVICE_KINDS]
@@ -87,7 +87,7 @@ def assign_stream_lags(devices: Devices, gaps: dict[tuple[str, str], int]) -> In
 
 
 def estimate_launch_lags(
-    events: Events, devices: Devices, host: Host, waits: Waits, *, from_start: bool
+    events: Events, devices: DeviceTasks, host: HostTasks, waits: Waits, *, from_start: bool
 ) -> tuple[Ints, int]:
     """Per device task: call start to earliest start, and the median over plain kernels, in ns.
 
@@ -117,7 +117,7 @@ def estimate_launch_lags(
 _PLAIN, _FILL = -1, -2
 
 
-def _classify_launches(events: Events, devices: Devices) -> Ints:
+def _classify_launches(events: Events, devices: DeviceTasks) -> Ints:
     """Tell apart copies by name and size, memory fills, and everything else."""
     size = np.nan_to_num(events.column("bytes")[devices.event], nan=0)
     name = events.name[devices.event].astype(np.int64)

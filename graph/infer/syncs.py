@@ -27,16 +27,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.api_calls import Calls, LaneLaunches, Waits
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
 
 _STREAM_SYNC, _EVENT_SYNC, _FREE = (re.compile(text) for text in ("Stream", "Event", "Free"))
 
 
-def explain_syncs(events: Events, host: Host, devices: Devices, calls: Calls, waits: Waits) -> None:
+def explain_syncs(
+    events: Events, host: HostTasks, devices: DeviceTasks, calls: Calls, waits: Waits
+) -> None:
     """Give every synchronisation its scope, its cost and its return lag.
 
     The wait is believed only where the call returns right after the awaited work. Otherwise
@@ -72,7 +74,7 @@ def explain_syncs(events: Events, host: Host, devices: Devices, calls: Calls, wa
     )
 
 
-def _find_awaited_lane(events: Events, host: Host, devices: Devices, syncs: Ints) -> Ints:
+def _find_awaited_lane(events: Events, host: HostTasks, devices: DeviceTasks, syncs: Ints) -> Ints:
     """Lane a stream synchronisation waits for: by its record, else its thread's last launch's."""
     lane = _find_lane_before(host, devices, syncs)
     records = np.flatnonzero(events.is_kind("sync"))
@@ -82,7 +84,7 @@ def _find_awaited_lane(events: Events, host: Host, devices: Devices, syncs: Ints
     return np.where(last >= 0, devices.lane[last], lane)
 
 
-def _find_lane_before(host: Host, devices: Devices, syncs: Ints) -> Ints:
+def _find_lane_before(host: HostTasks, devices: DeviceTasks, syncs: Ints) -> Ints:
     lane = np.full(len(host), -1, np.int64)
     linked = devices.launch >= 0
     lane[devices.launch[linked]] = devices.lane[linked]
@@ -96,7 +98,7 @@ def _find_lane_before(host: Host, devices: Devices, syncs: Ints) -> Ints:
 
 
 def _find_latest_launched(
-    devices: Devices, on_lane: list[LaneLaunches], moments: Ints
+    devices: DeviceTasks, on_lane: list[LaneLaunches], moments: Ints
 ) -> tuple[Ints, Ints]:
     """Per lane and moment: the last task launched before it, and that task's end (−1: none)."""
     task = np.full((len(on_lane), len(moments)), -1, np.int64)

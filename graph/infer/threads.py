@@ -15,7 +15,7 @@ from numba import njit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
     Flags = NDArray[np.bool_]
@@ -59,7 +59,7 @@ class Threads:
 
 
 def infer_thread_roles(
-    host: Host, main: int, loaders: tuple[int, ...], launches: Flags, *, fork_join: bool
+    host: HostTasks, main: int, loaders: tuple[int, ...], launches: Flags, *, fork_join: bool
 ) -> Threads:
     """Give each thread its role and couple the threads that follow the main one.
 
@@ -100,7 +100,7 @@ def infer_thread_roles(
     return Threads(main, tuple(subordinates), loaders, tuple(others), group, waited, tuple(edges))
 
 
-def _find_gaps(host: Host, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
+def _find_gaps(host: HostTasks, on_main: Ints, mine: Ints) -> tuple[Ints, Flags]:
     """Per task of a thread: the main task before it, and whether it fits before the next one."""
     last = len(on_main) - 1
     if last < 1:
@@ -126,7 +126,7 @@ def _find_last_begun(starts: Ints, moments: Ints) -> Ints:
     return last
 
 
-def _fills_gaps(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
+def _fills_gaps(host: HostTasks, on_main: Ints, mine: Ints, gap: Ints) -> bool:
     """Tell whether the thread works through most of the pauses it lies in.
 
     A watchdog only looks in.
@@ -138,7 +138,7 @@ def _fills_gaps(host: Host, on_main: Ints, mine: Ints, gap: Ints) -> bool:
 
 
 def _couple_by_fork_join(
-    host: Host, on_main: Ints, mine: Ints, gap: Ints, waited: Flags
+    host: HostTasks, on_main: Ints, mine: Ints, gap: Ints, waited: Flags
 ) -> HostEdges:
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
@@ -160,7 +160,7 @@ def _couple_by_fork_join(
     )
 
 
-def _couple_by_wake_up(host: Host, on_main: Ints, mine: Ints, waited: Flags) -> HostEdges:
+def _couple_by_wake_up(host: HostTasks, on_main: Ints, mine: Ints, waited: Flags) -> HostEdges:
     """Return what woke a helper thread after each pause: what the main thread did just before."""
     pause = np.append([WAKE_GAP_NS + 1], host.start_ns[mine[1:]] - host.end_ns[mine[:-1]])
     woken = mine[pause > WAKE_GAP_NS]

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Device
 
@@ -61,8 +61,8 @@ BEFORE_NS, AFTER_NS = 20_000, 100_000
 
 def split_waiting(
     events: Events,
-    host: Host,
-    devices: Devices,
+    host: HostTasks,
+    devices: DeviceTasks,
     rules: Rules,
     makers: Sequence[Device] = (),
 ) -> Waits:
@@ -92,14 +92,14 @@ def split_waiting(
     return waits
 
 
-def _is_nvidia(events: Events, host: Host, makers: Sequence[Device]) -> bool:
+def _is_nvidia(events: Events, host: HostTasks, makers: Sequence[Device]) -> bool:
     """Tell by the devices' names and the API; a recording may lack the names."""
     is_hip = host.is_call & events.named(_HIP, host.event)
     return not is_hip.any() and not any(_OTHER_MAKERS.search(each.name) for each in makers)
 
 
 def _explain_blocking_copies(
-    events: Events, host: Host, devices: Devices, calls: Calls, waits: Waits
+    events: Events, host: HostTasks, devices: DeviceTasks, calls: Calls, waits: Waits
 ) -> None:
     """Find blocking copies class by class: API, kind of copy, large or small.
 
@@ -144,7 +144,7 @@ def _explain_full_queue(calls: Calls, waits: Waits) -> None:
     waits.counts["launches blocked by a full queue"] = int(waits.queued.sum())
 
 
-def _explain_driver_lock(events: Events, host: Host, calls: Calls, waits: Waits) -> None:
+def _explain_driver_lock(events: Events, host: HostTasks, calls: Calls, waits: Waits) -> None:
     """Find the stalled calls, and the calls that held the lock.
 
     First those that began while a blocking download was waiting and did not end before it; then
@@ -172,7 +172,7 @@ def _explain_driver_lock(events: Events, host: Host, calls: Calls, waits: Waits)
     waits.counts["calls blocked by the driver lock"] = int(waits.locked.sum())
 
 
-def _pair_begun_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
+def _pair_begun_during(host: HostTasks, calls: Ints, holders: Ints) -> tuple[Ints, Ints]:
     """Pair each call with another thread's holder that it began during and outlasted."""
     if not len(holders):
         return holders, holders
@@ -185,7 +185,7 @@ def _pair_begun_during(host: Host, calls: Ints, holders: Ints) -> tuple[Ints, In
     return calls[paired], holder[paired]
 
 
-def _pair_ended_together(host: Host, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
+def _pair_ended_together(host: HostTasks, calls: Ints, holders: Ints) -> Iterator[tuple[int, Ints]]:
     """Pair each call with the other threads' holders that began no later and end with it."""
     holders = holders[np.argsort(host.end_ns[holders], kind="stable")]
     ends = host.end_ns[holders]

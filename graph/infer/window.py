@@ -13,9 +13,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.device_tasks import Devices
-    from foretrace.graph.infer.host_tasks import Host
-    from foretrace.graph.infer.steps import Steps
+    from foretrace.graph.infer.device_tasks import DeviceTasks
+    from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.steps import StepBounds
 
     Ints = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ RUNS_AHEAD = "the host runs ahead of the device in this recording: the device se
 
 
 @dataclass(frozen=True)
-class Window:
+class StepWindow:
     """Whole steps from ``start_ns`` to ``end_ns`` on the host.
 
     ``measured_ns`` is the period: the host's, or the device's while the host runs ahead of it.
@@ -52,7 +52,7 @@ class Window:
         return len(self.starts_ns)
 
 
-def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
+def choose_window(steps: StepBounds | None, host: HostTasks, devices: DeviceTasks) -> StepWindow:
     """Leave out warm-up steps and steps with lost device events; measure the rest."""
     if steps is None or steps.single:
         return _take_whole(steps, host, devices)
@@ -74,7 +74,7 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
         steady = np.diff(device_starts)
         measured, samples = device_ns, steady[np.isfinite(steady)].astype(np.int64)
         notes.append(RUNS_AHEAD)
-    return Window(
+    return StepWindow(
         start_ns=int(span[0]),
         end_ns=int(span[-1]),
         starts_ns=span[:-1],
@@ -86,7 +86,7 @@ def choose_window(steps: Steps | None, host: Host, devices: Devices) -> Window:
     )
 
 
-def _take_whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
+def _take_whole(steps: StepBounds | None, host: HostTasks, devices: DeviceTasks) -> StepWindow:
     """Return the whole recording, or its only step, as one step."""
     if steps is not None:
         start, end = steps.starts_ns.tolist()
@@ -101,7 +101,7 @@ def _take_whole(steps: Steps | None, host: Host, devices: Devices) -> Window:
     if inside.any():
         span = int(devices.end_ns[inside].max() - devices.start_ns[inside].min())
     measured = max(end - start, span, 1)
-    return Window(
+    return StepWindow(
         start_ns=start,
         end_ns=end,
         starts_ns=np.array([start]),
@@ -117,7 +117,7 @@ def _is_between(time: Ints, start: int, end: int) -> NDArray[np.bool_]:
     return (time >= start) & (time < end)
 
 
-def _is_complete(starts: Ints, host: Host, devices: Devices) -> NDArray[np.bool_]:
+def _is_complete(starts: Ints, host: HostTasks, devices: DeviceTasks) -> NDArray[np.bool_]:
     """Tell which steps have about as much device work as the median step."""
     linked = devices.launch >= 0
     if not linked.any():
@@ -137,7 +137,7 @@ def _find_longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
     return first + int(begin[pick]), first + int(end[pick])
 
 
-def _find_device_starts(starts: Ints, host: Host, devices: Devices) -> NDArray[np.float64]:
+def _find_device_starts(starts: Ints, host: HostTasks, devices: DeviceTasks) -> NDArray[np.float64]:
     """Start of each step's first task on the busiest stream; NaN where it has none."""
     result = np.full(len(starts), np.nan)
     linked = np.flatnonzero(devices.launch >= 0)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.replaying.engine.event_loop import run_loop
+from foretrace.replaying.engine.loop_state import make_flows, make_load, make_state
 from foretrace.replaying.engine.program import ReplayError
 from foretrace.replaying.engine.schedule import Schedule
-from foretrace.replaying.engine.state import make_flows, make_load, make_state
 from foretrace.replaying.engine.topological import (
     Prepared,
     distinct,
@@ -19,8 +19,8 @@ from foretrace.replaying.engine.topological import (
 )
 
 if TYPE_CHECKING:
+    from foretrace.replaying.engine.loop_state import State
     from foretrace.replaying.engine.program import Ints, Program
-    from foretrace.replaying.engine.state import State
     from foretrace.replaying.engine.topological import GroupedEdges
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from numba import njit
 
 from foretrace.replaying.engine.fluid_rates import enter, leave, settle
-from foretrace.replaying.engine.state import NEVER
+from foretrace.replaying.engine.loop_state import NEVER
 
 if TYPE_CHECKING:
+    from foretrace.replaying.engine.loop_state import Flows, Load, State
     from foretrace.replaying.engine.program import Ints, Longs
-    from foretrace.replaying.engine.state import Flows, Load, State
 
-PARTS = "a1ccb7115aa52300"
+PARTS = "6d59f4deb57804f1"
 """Beginning of the SHA-256 of fluid_rates.py and max_min_fair.py: both are part of `run_loop`.
 
 Numba keeps what it compiled until *this* file changes, whatever becomes of those.

@@ -1,6 +1,6 @@
 """How fast groups of tasks run while they share links or slow each other, compiled.
 
-In and out: the records of `state`, which say who ends next, and when. Compiled
+In and out: the records of `loop_state`, which say who ends next, and when. Compiled
 into `event_loop`, which must be told of changes (see ``PARTS`` there).
 """
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from numba import njit
 
+from foretrace.replaying.engine.loop_state import NEVER
 from foretrace.replaying.engine.max_min_fair import fill
-from foretrace.replaying.engine.state import NEVER
 
 if TYPE_CHECKING:
+    from foretrace.replaying.engine.loop_state import Records
     from foretrace.replaying.engine.program import Floats, Ints, Longs
-    from foretrace.replaying.engine.state import Records
 
 
 @njit(cache=True)

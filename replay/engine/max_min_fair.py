@@ -1,6 +1,6 @@
 """Max-min fair shares of links that several transfers take, compiled.
 
-In: the groups tied together and the links met, records of `state`. Out: their ``limit``.
+In: the groups tied together and the links met, records of `loop_state`. Out: their ``limit``.
 Compiled into `event_loop`, which must be told of changes (see ``PARTS`` there).
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numba import njit
 
 if TYPE_CHECKING:
-    from foretrace.replaying.engine.state import Records
+    from foretrace.replaying.engine.loop_state import Records
 
 _SAME = 1 + 1e-9
 """Two limits of a rate that are this close are one: they differ by rounding."""

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.graph.network import Network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying import critical_path as critical
 from foretrace.replaying.critical_path import (
     REASONS,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.lower import lower
 from foretrace.replaying.replay import replay
 from tests.support.jobs.shared_links import ONE_LINK, job, kernel, transfer

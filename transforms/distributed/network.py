@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import network_of, with_network
+from foretrace.graph.shared_links import network_of, with_network
 from foretrace.transforms.cluster.placement import (
     Placement,
     gigabits,

@@ -6,11 +6,11 @@ import pytest
 
 from foretrace.errors import GraphError
 from foretrace.graph.infer.events import select_events
-from foretrace.graph.infer.steps import Steps, find_steps
+from foretrace.graph.infer.steps import StepBounds, find_steps
 from tests.support.recordings.events import Row, microseconds, note, op, trace
 
 
-def found(*rows: Row, pattern: str | None = None) -> Steps | None:
+def found(*rows: Row, pattern: str | None = None) -> StepBounds | None:
     """Return the steps of a recording."""
     return find_steps(select_events(trace(rows).events), pattern)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.steps import find_steps
-from foretrace.graph.infer.window import Window, choose_window
+from foretrace.graph.infer.window import StepWindow, choose_window
 from tests.support.recordings.events import (
     Row,
     call,
@@ -22,7 +22,7 @@ from tests.support.recordings.events import (
 )
 
 
-def window(rows: list[Row]) -> Window:
+def window(rows: list[Row]) -> StepWindow:
     """Return the window of a recording."""
     found = find_steps(select_events(trace(rows).events))
     _, host, devices = parsed(rows, found.rows if found else ())

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.engine.event_loop import PARTS
 from foretrace.replaying.engine.fluid_rates import enter, settle
+from foretrace.replaying.engine.loop_state import make_flows
 from foretrace.replaying.engine.program import Sharing
-from foretrace.replaying.engine.state import make_flows
 from foretrace.replaying.engine.static import run_events, run_static
 from foretrace.replaying.engine.topological import prepare, sort_moments
 from foretrace.replaying.lower import lower

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.graph.network import Network
+from foretrace.graph.shared_links import Network
 from tests.support.jobs.shared_links import job, kernel, times, transfer
 
 if TYPE_CHECKING:

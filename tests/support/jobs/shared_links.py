@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.engine.static import run
 from foretrace.replaying.lower import lower
 

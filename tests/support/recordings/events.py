@@ -19,9 +19,9 @@ from foretrace.util.schema import table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import Host
+    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.model import Graph
 
 Row = dict[str, Any]
@@ -125,7 +125,9 @@ def step_ms(recording: Trace, factor: float = 1.0, **off: bool) -> float:
     return replay(scaled(graph, factor)).step_ns / 1e6
 
 
-def parsed(rows: Iterable[Row], markers: Iterable[int] = ()) -> tuple[Events, Host, Devices]:
+def parsed(
+    rows: Iterable[Row], markers: Iterable[int] = ()
+) -> tuple[Events, HostTasks, DeviceTasks]:
     """Return events, host tasks and device tasks of *rows*; *markers* are rows sorted by start."""
     events = select_events(trace(rows).events)
     host = cut_host_tasks(events, np.array(list(markers), np.int64))

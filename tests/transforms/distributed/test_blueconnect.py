@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.graph.state import JobState
 from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import Placement

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.cluster.presets import ethernet

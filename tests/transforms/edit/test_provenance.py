@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.graph.state import Applied
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.edit.provenance import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.transforms.cluster.placement import outside_gb_per_s
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.edit.select import has_device

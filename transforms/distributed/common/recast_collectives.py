@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import network_of, with_network
+from foretrace.graph.shared_links import network_of, with_network
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import insert_moves
 from foretrace.transforms.distributed.common.collective_tasks import kinds_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.network import Network, network_of, with_network
+from foretrace.graph.shared_links import Network, network_of, with_network
 from foretrace.transforms.cluster.placement import workers_placed
 from foretrace.transforms.edit.columns import Mask, Rows, append, chosen, is_in
 from foretrace.transforms.edit.primitives import edge_rows

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.transforms.distributed.common.link_credit import spend_credit
 from foretrace.transforms.distributed.common.unfold_ranks import follow_in_turn
 from foretrace.transforms.distributed.pipeline.partition import FIRST, TAIL

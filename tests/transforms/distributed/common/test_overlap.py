@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.distributed.common.overlap import host_shares, slow_overlaps
 from tests.support.jobs.simple import cpu_job, gpu_job

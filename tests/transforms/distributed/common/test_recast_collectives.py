@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, network_of, with_network
+from foretrace.graph.shared_links import Network, network_of, with_network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.recast_collectives import (
     insert_before,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, with_network
+from foretrace.graph.shared_links import Network, with_network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.unfold_ranks import count_alike, separate_rank, unfold
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foretrace.graph.check import check
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.model import Host

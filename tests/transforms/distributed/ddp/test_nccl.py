@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import load_cluster

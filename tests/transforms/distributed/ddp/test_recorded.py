@@ -11,7 +11,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.network import network_of
+from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation

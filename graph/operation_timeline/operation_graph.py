@@ -23,6 +23,13 @@ import numpy as np
 import pandas as pd
 
 from foretrace.graph.model import EDGE_KINDS, OPERATOR_COLUMNS, Graph, Rules
+from foretrace.graph.operation_timeline.operation_tables import (
+    Edges,
+    Tasks,
+    make_edge_table,
+    make_lane_table,
+    make_task_table,
+)
 from foretrace.graph.operation_timeline.operations import (
     BACKWARD,
     CLIP,
@@ -39,13 +46,6 @@ from foretrace.graph.operation_timeline.operations import (
     arrange,
     check_places,
     keep_whole_steps,
-)
-from foretrace.graph.operation_timeline.tables import (
-    Edges,
-    Tasks,
-    make_edge_table,
-    make_lane_table,
-    make_task_table,
 )
 from foretrace.graph.state import Grid, JobState
 from foretrace.tracer.readers.operation_timeline import SHAPE

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-class Some(NamedTuple):
+class CauseEdges(NamedTuple):
     """Edges of one cause, in graph rows."""
 
     src: Ints
@@ -63,7 +63,7 @@ def make_edge_table(rank: InferredRank, chosen: Selection, overhead: Overhead) -
     return table(EDGE_COLUMNS, values, sum(counts))
 
 
-def _collect(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
+def _collect(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Iterator[CauseEdges]:
     yield from _order_threads(rank, chosen, overhead)
     yield from _order_streams(rank, chosen)
     yield _link_launches(rank, chosen)
@@ -83,7 +83,9 @@ def _begins_run(groups: Ints) -> NDArray[np.bool_]:
     return first
 
 
-def _order_threads(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Iterator[Some]:
+def _order_threads(
+    rank: InferredRank, chosen: Selection, overhead: Overhead
+) -> Iterator[CauseEdges]:
     """Consecutive tasks of a thread; the lag is its untraced time, 0 where it waited."""
     host, window, rows = rank.host, rank.window, chosen.host
     waited = rank.threads.waited.copy()
@@ -100,12 +102,12 @@ def _order_threads(rank: InferredRank, chosen: Selection, overhead: Overhead) ->
     first = _begins_run(host.thread[rows])
     before, after = rows[:-1][~first[1:]], rows[1:][~first[1:]]
     lag = own(host.start_ns[after] - host.end_ns[before], after, waited[after])
-    yield Some(chosen.host_row[before], chosen.host_row[after], lag, "thread", "order")
+    yield CauseEdges(chosen.host_row[before], chosen.host_row[after], lag, "thread", "order")
     heads, tails = rows[first], rows[np.roll(first, -1)]
     seam = (window.end_ns - host.end_ns[tails]) + (host.start_ns[heads] - window.start_ns)
     still = waited[heads] | (host.thread[heads] != rank.threads.main)
     lag = own(seam, heads, still)
-    yield Some(chosen.host_row[tails], chosen.host_row[heads], lag, "thread", "order", 1)
+    yield CauseEdges(chosen.host_row[tails], chosen.host_row[heads], lag, "thread", "order", 1)
 
 
 def _measure_marker_gaps(rank: InferredRank) -> Ints:
@@ -127,7 +129,7 @@ def _measure_marker_gaps(rank: InferredRank) -> Ints:
     return own
 
 
-def _order_streams(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
+def _order_streams(rank: InferredRank, chosen: Selection) -> Iterator[CauseEdges]:
     """Consecutive tasks of a stream; the lag is the device's gap."""
     rows, lags = chosen.device, rank.stream_lags
     first = _begins_run(rank.devices.lane[rows])
@@ -135,37 +137,39 @@ def _order_streams(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
     heads, tails = rows[first], rows[np.roll(first, -1)]
     for src, dst, shift in ((before, after, 0), (tails, heads, 1)):
         src_row, dst_row = chosen.device_row[src], chosen.device_row[dst]
-        yield Some(src_row, dst_row, lags[dst], "stream", "order", shift)
+        yield CauseEdges(src_row, dst_row, lags[dst], "stream", "order", shift)
 
 
-def _link_launches(rank: InferredRank, chosen: Selection) -> Some:
+def _link_launches(rank: InferredRank, chosen: Selection) -> CauseEdges:
     linked = chosen.device[rank.devices.launch[chosen.device] >= 0]
     call = chosen.host_row[rank.devices.launch[linked]]
     rows = linked[call >= 0]
     lag = rank.launch_lags[rows]
-    return Some(call[call >= 0], chosen.device_row[rows], lag, "launch", "correlation")
+    return CauseEdges(call[call >= 0], chosen.device_row[rows], lag, "launch", "correlation")
 
 
-def _return_after_events(rank: InferredRank, chosen: Selection) -> Some:
+def _return_after_events(rank: InferredRank, chosen: Selection) -> CauseEdges:
     """Event synchronisations return after the task that was seen to release them."""
     waits = rank.waits
     calls = chosen.host[waits.event_task[chosen.host] >= 0]
     task = chosen.device_row[waits.event_task[calls]]
     calls, task = calls[task >= 0], task[task >= 0]
-    return Some(task, chosen.host_row[calls], waits.return_ns[calls], "return", "event")
+    return CauseEdges(task, chosen.host_row[calls], waits.return_ns[calls], "return", "event")
 
 
-def _wait_between_streams(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
+def _wait_between_streams(rank: InferredRank, chosen: Selection) -> Iterator[CauseEdges]:
     if rank.event_edges is None:
         return
     src, dst, recorded = rank.event_edges
     src, dst = chosen.device_row[src], chosen.device_row[dst]
     for rule, same in (("inferred", ~recorded), ("recorded", recorded)):
         here = same & (src >= 0) & (dst >= 0)
-        yield Some(src[here], dst[here], 0, "event", rule)
+        yield CauseEdges(src[here], dst[here], 0, "event", rule)
 
 
-def _couple_threads(edges: HostEdges, rank: InferredRank, chosen: Selection) -> Iterator[Some]:
+def _couple_threads(
+    edges: HostEdges, rank: InferredRank, chosen: Selection
+) -> Iterator[CauseEdges]:
     """Forks and joins; one into the marker that ends the window leads to the one that begins it."""
     starts = rank.host.start_ns[rank.markers]
     first = rank.markers[starts == rank.window.start_ns]
@@ -177,10 +181,10 @@ def _couple_threads(edges: HostEdges, rank: InferredRank, chosen: Selection) -> 
         a, b = chosen.host_row[edges.src[same]], chosen.host_row[dst[same]]
         inside = (a >= 0) & (b >= 0)
         shift = closing[same][inside].astype(np.int64)
-        yield Some(a[inside], b[inside], edges.lag_ns[same][inside], name, edges.rule, shift)
+        yield CauseEdges(a[inside], b[inside], edges.lag_ns[same][inside], name, edges.rule, shift)
 
 
-def _couple_loader(coupling: Coupling, chosen: Selection) -> Iterator[Some]:
+def _couple_loader(coupling: Coupling, chosen: Selection) -> Iterator[CauseEdges]:
     """Hand-overs of a loader chain; those that leave the window come back a repetition later."""
     src = np.flatnonzero(chosen.host_row[coupling.src] >= 0)
     dst = np.flatnonzero(chosen.host_row[coupling.dst] >= 0)
@@ -192,7 +196,7 @@ def _couple_loader(coupling: Coupling, chosen: Selection) -> Iterator[Some]:
     shift = ahead // period
     target = dst[0] + ahead % period
     forward = shift >= 0
-    yield Some(
+    yield CauseEdges(
         chosen.host_row[coupling.src[src[forward]]],
         chosen.host_row[coupling.dst[target[forward]]],
         coupling.lag_ns,
@@ -202,13 +206,13 @@ def _couple_loader(coupling: Coupling, chosen: Selection) -> Iterator[Some]:
     )
 
 
-def _link_loads(rank: InferredRank, chosen: Selection) -> Iterator[Some]:
+def _link_loads(rank: InferredRank, chosen: Selection) -> Iterator[CauseEdges]:
     """Batches arrive in order; the consumer starts when its batch is there."""
     rows = chosen.load_row[chosen.load]
     if rank.loads is None or not len(rows):
         return
     consumer = chosen.host_row[rank.loads.consumer[chosen.load]]
     lag = np.where(rank.waits_at_marker[chosen.load], rank.loads.own_ns, 0)
-    yield Some(rows[:-1], rows[1:], 0, "thread", "loader")
-    yield Some(rows[-1:], rows[:1], 0, "thread", "loader", 1)
-    yield Some(rows, consumer, lag, "data", "loader wait")
+    yield CauseEdges(rows[:-1], rows[1:], 0, "thread", "loader")
+    yield CauseEdges(rows[-1:], rows[:1], 0, "thread", "loader", 1)
+    yield CauseEdges(rows, consumer, lag, "data", "loader wait")

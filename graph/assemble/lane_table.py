@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.assemble.selection import Selection
-    from foretrace.graph.infer.device_tasks import Devices
+    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.rank import InferredRank
 
     Ints = NDArray[np.int64]
@@ -59,7 +59,7 @@ def make_lane_table(rank: InferredRank, chosen: Selection) -> pd.DataFrame:
     )
 
 
-def _tell_stream_roles(devices: Devices) -> list[str]:
+def _tell_stream_roles(devices: DeviceTasks) -> list[str]:
     """Return what each stream spends most time on; of equals the first in alphabetic order."""
     kinds = sorted(range(len(DEVICE_KINDS)), key=DEVICE_KINDS.__getitem__)
     shape = (devices.lanes, len(DEVICE_KINDS))

@@ -10,7 +10,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.network import Network, is_transfer, network_of, with_network
+from foretrace.graph.shared_links import Network, is_transfer, network_of, with_network
 from tests.support.jobs.shared_links import job, kernel, transfer
 
 if TYPE_CHECKING:
