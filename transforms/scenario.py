@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.transforms.edit.parameters import did_you_mean
-from foretrace.transforms.edit.provenance import written_down
+from foretrace.transforms.edit.provenance import add_applied
 from foretrace.transforms.registry import TRANSFORMS
-from foretrace.transforms.signatures import check_given, described
-from foretrace.transforms.user_defined import changed_by
+from foretrace.transforms.signatures import check_given, describe_what_if
+from foretrace.transforms.user_defined import run_user_defined
 from foretrace.util.import_target import load_target
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ class WhatIf:
         """
         if ":" not in self.name:
             return self.function(graph, **self.parameters)
-        return changed_by(self.name, self.function, graph, self.parameters)
+        return run_user_defined(self.name, self.function, graph, self.parameters)
 
 
 Scenario: TypeAlias = tuple[WhatIf, ...]
-Asked: TypeAlias = "str | Transform | Iterable[str | Transform]"
+ScenarioLike: TypeAlias = "str | Transform | Iterable[str | Transform]"
 """What may be asked: a text such as ``amp``, a what-if, a function of a graph, or several."""
 
 
-def as_scenario(asked: Asked) -> Scenario:
+def as_scenario(asked: ScenarioLike) -> Scenario:
     """Return *asked* as a scenario: a text, a what-if, a function of a graph, or several of them.
 
     Raises
@@ -138,10 +138,10 @@ def load_scenario(path: str | Path) -> Scenario:
                 f"scenario file {path}: {key!r} is unknown{did_you_mean(key, [KEY])}; "
                 f"write one [[{KEY}]] table per what-if"
             )
-    return from_tables(content.get(KEY), f"scenario file {path}")
+    return read_tables(content.get(KEY), f"scenario file {path}")
 
 
-def from_tables(tables: Any, where: str) -> Scenario:
+def read_tables(tables: Any, where: str) -> Scenario:
     """Build a scenario from decoded TOML tables; *where* they stand is for messages."""
     is_list = isinstance(tables, list) and bool(tables)
     if not is_list or not all(
@@ -186,7 +186,7 @@ def find_transform(name: str) -> Transform:
     return function
 
 
-def apply(graph: Graph, asked: Asked) -> Graph:
+def apply(graph: Graph, asked: ScenarioLike) -> Graph:
     """Apply every what-if to a valid graph, in order, and check what each changed.
 
     Raises
@@ -196,7 +196,7 @@ def apply(graph: Graph, asked: Asked) -> Graph:
     """
     for change in as_scenario(asked):
         changed = check(change(graph), graph)
-        graph = written_down(graph, changed, change.name, str(change))
+        graph = add_applied(graph, changed, change.name, str(change))
     return graph
 
 
@@ -212,7 +212,7 @@ def describe_scenario(scenario: Scenario) -> tuple[str, ...]:
 
 def describe() -> list[dict[str, Any]]:
     """Return name, first docstring line, and parameters (name, type, default) of every what-if."""
-    return [described(name, function) for name, function in TRANSFORMS.items()]
+    return [describe_what_if(name, function) for name, function in TRANSFORMS.items()]
 
 
 def _parse(text: str) -> WhatIf:

@@ -30,7 +30,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def described(name: str, function: Transform) -> dict[str, Any]:
+def describe_what_if(name: str, function: Transform) -> dict[str, Any]:
     """Return name, first docstring line, and parameters (name, type, default) of a what-if."""
     return {
         "name": name,

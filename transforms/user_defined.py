@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TABLES = ("tasks", "edges", "lanes", "operators")
 
 
-def changed_by(
+def run_user_defined(
     name: str, function: Callable[..., Any], graph: Graph, parameters: Mapping[str, Any]
 ) -> Graph:
     """Return what *function*, called *name*, makes of a copy of *graph*: it may edit in place.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.costs.activations import Activations
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Asked, Scenario
+    from foretrace.transforms.scenario import Scenario, ScenarioLike
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Experiment:
         return samples_ratio(self.baseline.graph, self.changed)
 
 
-def run_experiment(graph: Graph, asked: Asked) -> Experiment:
+def run_experiment(graph: Graph, asked: ScenarioLike) -> Experiment:
     """Replay *graph* before and after every what-if *asked*.
 
     Raises
@@ -141,7 +141,7 @@ def replay_baseline(graph: Graph) -> Baseline:
     return Baseline(replay(graph))
 
 
-def replay_scenario(baseline: Baseline, asked: Asked) -> Experiment:
+def replay_scenario(baseline: Baseline, asked: ScenarioLike) -> Experiment:
     """Replay the job of *baseline* after every what-if *asked*; without any it is not done again.
 
     Raises

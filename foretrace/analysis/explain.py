@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.edit.columns import Rows
-    from foretrace.transforms.scenario import Asked
+    from foretrace.transforms.scenario import ScenarioLike
 
 UNCHANGED = ("recorded", "unblocked")
 """Cost labels of tasks that no what-if has touched."""
@@ -96,7 +96,7 @@ class Explanation:
     modules: tuple[Shift, ...]
 
 
-def explain(graph: Graph, asked: Asked) -> Explanation:
+def explain(graph: Graph, asked: ScenarioLike) -> Explanation:
     """Compare the critical paths of *graph* before and after what was *asked*.
 
     Raises

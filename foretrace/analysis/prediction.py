@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from foretrace.analysis.baseline import Experiment, Measured
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Asked
+    from foretrace.transforms.scenario import ScenarioLike
 
 TRANSFERS = ("collective", "p2p")
 """Kinds of tasks that move data between workers."""
@@ -103,7 +103,9 @@ class Prediction:
         return card(" + ".join(self.scenario) or "No change", facts, bars)
 
 
-def predict(graph: Graph, asked: Asked, calibration: Calibration | None = None) -> Prediction:
+def predict(
+    graph: Graph, asked: ScenarioLike, calibration: Calibration | None = None
+) -> Prediction:
     """Predict the step time of *graph* after every what-if *asked*, in order.
 
     With a *calibration*, what it measured goes before every rule.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.scenario import Asked, Scenario
+    from foretrace.transforms.scenario import Scenario, ScenarioLike
 
 Outcome = Prediction | ForetraceError
 """What became of a scenario: where it cannot be predicted, its error stands in its place."""
@@ -30,7 +30,9 @@ _baselines: list[Baseline] = []
 """The job that this worker process predicts for."""
 
 
-def predict_many(graph: Graph, scenarios: Iterable[Asked], *, jobs: int = 1) -> list[Outcome]:
+def predict_many(
+    graph: Graph, scenarios: Iterable[ScenarioLike], *, jobs: int = 1
+) -> list[Outcome]:
     """Predict every scenario as `predict` does, on *jobs* processes.
 
     Outcomes are in the order of *scenarios*, whatever *jobs*. With more than one process, a

@@ -19,7 +19,7 @@ from foretrace.transforms.scenario import as_scenario
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import Asked
+    from foretrace.transforms.scenario import ScenarioLike
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Validation:
 def validate(
     before: Graph,
     after: Graph,
-    asked: Asked,
+    asked: ScenarioLike,
     *,
     measured_ns: float | None = None,
     calibration: Calibration | None = None,
@@ -93,7 +93,7 @@ def validate(
 
 def compare(
     before: Graph,
-    asked: Asked,
+    asked: ScenarioLike,
     measured_ns: float,
     source: str,
     calibration: Calibration | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from foretrace.analysis.validated_errors import count_pairs, list_settings
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import find_transform
-from foretrace.transforms.signatures import described
+from foretrace.transforms.signatures import describe_what_if
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def find_entry(name: str) -> Entry:
 
 
 def _make_entry(name: str, function: Callable[..., object]) -> Entry:
-    signature = described(name, function)
+    signature = describe_what_if(name, function)
     parameters = ", ".join(
         f"{p['name']}: {p['type']}" + ("" if p["required"] else f" = {p['default']!r}")
         for p in signature["parameters"]

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from foretrace.graph.model import Graph
-    from foretrace.transforms.scenario import Asked
+    from foretrace.transforms.scenario import ScenarioLike
 
 _FLOW_IDS = 1 << 32  # of one variant
 
 
-def export_timeline(graph: Graph, asked: Asked, path: Path) -> None:
+def export_timeline(graph: Graph, asked: ScenarioLike, path: Path) -> None:
     """Write the replay of *graph*, and of *graph* after every what-if *asked*, to *path*.
 
     The file appears complete or not at all.

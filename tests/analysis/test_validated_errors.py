@@ -17,7 +17,7 @@ from foretrace.analysis.validated_errors import (
 )
 from foretrace.graph.literal import literal
 from foretrace.transforms.edit.primitives import scale
-from foretrace.transforms.edit.provenance import told
+from foretrace.transforms.edit.provenance import mark_measured
 from foretrace.transforms.scenario import WhatIf, apply, parse_scenario
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
     """Whatever comes after it: a faster host gives every task a label of its own."""
 
     def timed(graph: Graph) -> Graph:
-        return told(scale(graph, np.ones(1, bool), 0.5, cost="measured"))
+        return mark_measured(scale(graph, np.ones(1, bool), 0.5, cost="measured"))
 
     graph = literal([("mm", "host", 0, 10, "forward")])
     scenario = (WhatIf("amp", timed), *parse_scenario(["faster_host(speedup=2)"]))

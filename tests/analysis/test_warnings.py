@@ -12,7 +12,7 @@ from foretrace.analysis.prediction import predict
 from foretrace.analysis.warnings import host_share
 from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.graph.literal import literal
-from foretrace.transforms.edit.provenance import more_samples
+from foretrace.transforms.edit.provenance import grow_samples
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.simple import cpu_job, gpu_job
 
@@ -85,7 +85,7 @@ def test_many_workers_may_be_many_times_as_fast(workers: int, *, is_doubted: boo
 
     def change(graph: Graph) -> Graph:
         meta = replace(graph.meta, world_size=workers)
-        return more_samples(replace(graph, meta=meta), 40)
+        return grow_samples(replace(graph, meta=meta), 40)
 
     found = "\n".join(predict(gpu_job(), [change]).warnings)
 

@@ -12,7 +12,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.transforms.edit.provenance import warnings
 from foretrace.transforms.scenario import WhatIf, apply
-from foretrace.transforms.user_defined import changed_by
+from foretrace.transforms.user_defined import run_user_defined
 from tests.support.jobs.simple import gpu_job
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_what_it_raises_is_one_sentence(error: BaseException, said: str) -> None
         raise error
 
     with pytest.raises(TransformError) as refused:
-        changed_by(NAME, failing, gpu_job(), {})
+        run_user_defined(NAME, failing, gpu_job(), {})
 
     assert str(refused.value).startswith(said)
 
@@ -122,7 +122,7 @@ def test_it_may_edit_every_table_in_place() -> None:
         return graph
 
     graph = gpu_job()
-    changed = changed_by(NAME, careless, graph, {})
+    changed = run_user_defined(NAME, careless, graph, {})
 
     assert changed.tasks["work_ns"].sum() == 2 * graph.tasks["work_ns"].sum()
     assert changed.lanes["id"].tolist() != graph.lanes["id"].tolist()

@@ -22,9 +22,9 @@ from foretrace.transforms.costs.operators import (
 from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, machine_rate
 from foretrace.transforms.edit.columns import is_in, matches
-from foretrace.transforms.edit.parameters import stated, whole
+from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.primitives import scale
-from foretrace.transforms.edit.provenance import add_note, more_samples, warned
+from foretrace.transforms.edit.provenance import add_note, add_warning, grow_samples
 from foretrace.transforms.edit.select import has_device, require
 from foretrace.transforms.measured.apply import apply_measured
 
@@ -75,7 +75,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     [102000]
     """
     whole("n", n, 1)
-    before = stated("recorded", recorded, graph.meta.batch_size, "samples per step")
+    before = reconcile("recorded", recorded, graph.meta.batch_size, "samples per step")
     if before is None:
         raise TransformError(
             "the trace does not say its batch size; give recorded=..., the samples per step in it"
@@ -89,9 +89,9 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
     )
     meta = replace(graph.meta, batch_size=n)
-    changed = more_samples(keep(replace(changed, meta=meta), ratio), ratio)
+    changed = grow_samples(keep(replace(changed, meta=meta), ratio), ratio)
     text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
-    return warned(add_note(changed, text), *_doubts(graph, recorded))
+    return add_warning(add_note(changed, text), *_doubts(graph, recorded))
 
 
 def _doubts(graph: Graph, given: int | None) -> list[str]:

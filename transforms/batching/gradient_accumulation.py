@@ -16,7 +16,7 @@ from foretrace.transforms.distributed.ddp.tasks import gradient_exchanges
 from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import insert, insert_kernels
-from foretrace.transforms.edit.provenance import add_note, more_samples, told
+from foretrace.transforms.edit.provenance import add_note, grow_samples, mark_measured
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.repeat import repeat
 from foretrace.transforms.edit.select import call_of, has_device, require
@@ -69,12 +69,12 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     require(update, graph, "task in the optimizer phase")
     backward = require(is_in(graph.tasks["phase"], "backward"), graph, "task in the backward phase")
     repeated, copies = repeat(graph, per_batch(graph), k)
-    repeated = _with_adds(graph, repeated, backward, copies)
-    repeated = _exchanged_once(graph, repeated, copies)
+    repeated = _add_gradients(graph, repeated, backward, copies)
+    repeated = _exchange_once(graph, repeated, copies)
     samples = graph.meta.batch_size
     meta = replace(graph.meta, batch_size=None if samples is None else samples * k)
     return add_note(
-        more_samples(replace(repeated, meta=meta), k),
+        grow_samples(replace(repeated, meta=meta), k),
         f"gradient_accumulation: a step is {k} batches of the recording",
     )
 
@@ -119,7 +119,7 @@ def _hands_over(graph: Graph, where: Mask, key: Rows, keys: int) -> Mask:
     return np.bincount(key[src[found]], minlength=keys) > 0
 
 
-def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]) -> Graph:
+def _add_gradients(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]) -> Graph:
     """Add the gradients at the end of each backward pass but the first."""
     original = copies[0]
     if has_device(graph):
@@ -128,7 +128,7 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
         except TransformError:
             return add_note(repeated, "gradient_accumulation: adding gradients is not counted")
         last = _last_per_step(graph, backward & is_in(graph.tasks["kind"], "kernel"))
-        anchors = _copied(last, original, copies[1:])
+        anchors = _copies_of(last, original, copies[1:])
         repeated, rows = insert_kernels(
             repeated,
             anchors,
@@ -145,15 +145,17 @@ def _with_adds(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]
         if not host_ns:
             return add_note(repeated, "gradient_accumulation: adding gradients is not counted")
         host = backward & is_in(graph.tasks["kind"], "host")
-        calls = _copied(_last_per_step(graph, host), original, copies[1:])
+        calls = _copies_of(_last_per_step(graph, host), original, copies[1:])
         if source == "measured":
-            repeated = add_note(told(repeated), "gradient_accumulation: what is added was measured")
+            repeated = add_note(
+                mark_measured(repeated), "gradient_accumulation: what is added was measured"
+            )
     if len(calls):
         repeated, _ = insert(repeated, calls, name=NAME, kind="host", work_ns=host_ns, cost=source)
     return repeated
 
 
-def _exchanged_once(graph: Graph, repeated: Graph, copies: list[Rows]) -> Graph:
+def _exchange_once(graph: Graph, repeated: Graph, copies: list[Rows]) -> Graph:
     """Take DDP's exchanges out of all batches but the last."""
     exchanges = gradient_exchanges(graph)[copies[0]]
     gone = np.zeros(len(repeated.tasks), bool)
@@ -183,7 +185,7 @@ def _last_per_step(graph: Graph, where: Mask) -> Rows:
     return rows[order][first]
 
 
-def _copied(rows: Rows, original: Rows, copies: list[Rows]) -> Rows:
+def _copies_of(rows: Rows, original: Rows, copies: list[Rows]) -> Rows:
     """Return the copies of *rows*, copy by copy."""
     place = np.searchsorted(original, rows)
     return np.concatenate([copy[place] for copy in copies])

@@ -10,9 +10,9 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.costs.kernel_names import classes, kernel_class
-from foretrace.transforms.costs.optimizer_traffic import POINTERS, passes_of
-from foretrace.transforms.costs.rules import floor_ns, model_streams, without_floor
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled, matches
+from foretrace.transforms.costs.optimizer_traffic import POINTERS, memory_passes
+from foretrace.transforms.costs.rules import floor_ns, model_streams, subtract_floor
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, set_label
 from foretrace.transforms.edit.primitives import scale, scale_lags
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
@@ -79,7 +79,7 @@ def compile(graph: Graph) -> Graph:  # noqa: A001 - what users call it
         f"compile: {len(rows) / graph.steps:.0f} element-wise kernels per step become "
         f"{begins.sum() / graph.steps:.0f}"
     )
-    return add_note(_less_host(graph, _fused(graph, rows, begins)), text)
+    return add_note(_less_host(graph, _fuse(graph, rows, begins)), text)
 
 
 def _chains(graph: Graph) -> tuple[Rows, Mask]:
@@ -108,10 +108,10 @@ def _chains(graph: Graph) -> tuple[Rows, Mask]:
     return order[kept], begins[kept]
 
 
-def _fused(graph: Graph, rows: Rows, begins: Mask) -> Graph:
+def _fuse(graph: Graph, rows: Rows, begins: Mask) -> Graph:
     """Give each chain's first kernel the time of the whole fused kernel; remove the others."""
     tasks, floor = graph.tasks, floor_ns(graph)
-    bytes_ns = without_floor(tasks["work_ns"].to_numpy()[rows], floor)
+    bytes_ns = subtract_floor(tasks["work_ns"].to_numpy()[rows], floor)
     pass_ns = bytes_ns / _passes(graph)[rows]
     handed = np.where(is_in(tasks["phase"], "backward")[rows], 2.0, 1.0)
     saved = np.append(0.0, np.minimum(pass_ns[1:], pass_ns[:-1])) * handed * ~begins
@@ -124,8 +124,8 @@ def _fused(graph: Graph, rows: Rows, begins: Mask) -> Graph:
     work[first] = np.rint(new_ns)
     changed = np.zeros(len(tasks), bool)
     changed[first] = True
-    label = labelled(tasks["cost"], changed, "roofline")
-    name = labelled(tasks["name"], changed, "triton_poi_fused (predicted)")
+    label = set_label(tasks["cost"], changed, "roofline")
+    name = set_label(tasks["name"], changed, "triton_poi_fused (predicted)")
     gone = np.zeros(len(tasks), bool)
     gone[rows[~begins]] = True
     return remove(replace(graph, tasks=tasks.assign(work_ns=work, cost=label, name=name)), gone)
@@ -135,7 +135,7 @@ def _passes(graph: Graph) -> npt.NDArray[np.float64]:
     """Return how often each kernel passes over its memory."""
     names = graph.tasks["name"].cat
     each = [
-        passes_of(name) if POINTERS.search(name) else PASSES.get(kernel_class(name), 1)
+        memory_passes(name) if POINTERS.search(name) else PASSES.get(kernel_class(name), 1)
         for name in map(str, names.categories)
     ]
     return np.array([*each, 1], np.float64)[names.codes.to_numpy()]
@@ -143,8 +143,8 @@ def _passes(graph: Graph) -> npt.NDArray[np.float64]:
 
 def _less_host(before: Graph, graph: Graph) -> Graph:
     """Shrink the host's forward and backward to generated code that launches what is left."""
-    where, lags = _covered(graph)
-    now_ns, left_ns = (_host_ns(each, *_covered(each)) for each in (before, graph))
+    where, lags = _compiled_parts(graph)
+    now_ns, left_ns = (_host_ns(each, *_compiled_parts(each)) for each in (before, graph))
     calls = int((where & is_in(graph.tasks["kind"], "launch")).sum())
     after_ns = calls * (graph.platform.launch_ns + WRAPPER_NS) + 2 * ENTRY_NS * graph.steps
     if after_ns >= left_ns:
@@ -154,7 +154,7 @@ def _less_host(before: Graph, graph: Graph) -> Graph:
     return add_note(scale_lags(scaled, lags, after_ns / left_ns), text)
 
 
-def _covered(graph: Graph) -> tuple[Mask, Mask]:
+def _compiled_parts(graph: Graph) -> tuple[Mask, Mask]:
     """Return the host tasks of forward and backward, and the edges with the time between them.
 
     The allocator's calls stay, and what takes longer than any dispatch does.

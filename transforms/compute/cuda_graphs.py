@@ -12,7 +12,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import edge_rows, insert, rewire, scale_lags
-from foretrace.transforms.edit.provenance import add_note, warned
+from foretrace.transforms.edit.provenance import add_note, add_warning
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import (
     LONGEST_DISPATCH_NS,
@@ -78,9 +78,9 @@ def cuda_graphs(graph: Graph, *, phases: str = WHOLE, allow: str | None = None) 
     require(where, graph, f"launch in {phases}")
     together = groupby(PHASES, key=chosen.__contains__)
     parts = [tuple(group) for is_captured, group in together if is_captured]
-    graph = warned(graph, *_in_vain(graph, parts, allow))
+    graph = add_warning(graph, *_in_vain(graph, parts, allow))
     for each in parts:
-        graph = _captured(graph, each, allow)
+        graph = _capture(graph, each, allow)
     platform = replace(graph.platform, queue_depth=None)
     return add_note(
         replace(graph, platform=platform),
@@ -88,7 +88,7 @@ def cuda_graphs(graph: Graph, *, phases: str = WHOLE, allow: str | None = None) 
     )
 
 
-def _captured(graph: Graph, phases: tuple[str, ...], allow: str | None) -> Graph:
+def _capture(graph: Graph, phases: tuple[str, ...], allow: str | None) -> Graph:
     """Capture from the first to the last kernel that *phases* launch in each step."""
     region, first = _region(graph, phases)
     if not len(first):

@@ -10,7 +10,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.devices import Hardware, device_named, hardware
-from foretrace.transforms.costs.roofline import Kernels, Moved
+from foretrace.transforms.costs.roofline import DeviceChange, Kernels
 from foretrace.transforms.edit.columns import Mask, is_in, matches
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale, scale_lags
@@ -69,7 +69,7 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
     positive("host_speedup", host_speedup)
     if not has_device(graph):
         raise TransformError("nothing to change: no device task in this graph; record on a GPU")
-    old, new = _recorded(graph, recorded), device_named(name)
+    old, new = _recorded_hardware(graph, recorded), device_named(name)
     for given, found in ((name, new), (recorded, old)):
         if found.vendor == "cpu":
             raise TransformError(f"{given!r} is a CPU; give a GPU")
@@ -78,14 +78,14 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
             f"recorded={recorded!r} contradicts this job, which runs on {known.name}; leave it out"
         )
     if old.name != new.name:
-        graph = _moved(graph, old, new)
+        graph = _move_work(graph, old, new)
         graph = add_note(graph, *[HOST_STAYS] * (host_speedup == 1))
     if old.name != new.name or recorded:
-        graph = _named(graph, new)
+        graph = _name_devices(graph, new)
     return graph if host_speedup == 1 else faster_host(graph, speedup=host_speedup)
 
 
-def _recorded(graph: Graph, name: str) -> Hardware:
+def _recorded_hardware(graph: Graph, name: str) -> Hardware:
     found = device_named(name) if name else hardware(graph)
     if found is None:
         names = ", ".join(sorted({d.name for d in graph.meta.devices if d.name})) or "no name"
@@ -96,9 +96,9 @@ def _recorded(graph: Graph, name: str) -> Hardware:
     return found
 
 
-def _moved(graph: Graph, old: Hardware, new: Hardware) -> Graph:
+def _move_work(graph: Graph, old: Hardware, new: Hardware) -> Graph:
     kernels = Kernels(graph)
-    moved = Moved(kernels, old, new)
+    moved = DeviceChange(kernels, old, new)
     notes = _notes(graph, moved)
     names, work = graph.tasks["name"], graph.tasks["work_ns"].to_numpy()
     factor = moved.times() / np.maximum(work, 1)
@@ -130,7 +130,7 @@ def _link_factor(work: np.ndarray, ratio: float) -> np.ndarray:
     return np.asarray((stays + (work - stays) * ratio) / np.maximum(work, 1))
 
 
-def _named(graph: Graph, new: Hardware) -> Graph:
+def _name_devices(graph: Graph, new: Hardware) -> Graph:
     """Return *graph* as a recording on *new* would name its devices."""
     used = np.unique(graph.lanes["device"].to_numpy())
     old = graph.meta.devices or tuple(Device(int(index), "") for index in used if index >= 0)
@@ -151,7 +151,7 @@ def _platform(platform: Platform, old: Hardware, new: Hardware) -> Platform:
     )
 
 
-def _notes(graph: Graph, moved: Moved) -> list[str]:
+def _notes(graph: Graph, moved: DeviceChange) -> list[str]:
     """Return what was assumed, with the share of kernel time that rests on class ratios alone."""
     kernels, work = moved.kernels, graph.tasks["work_ns"].to_numpy()
     total = max(1, int(work[kernels.where].sum()))

@@ -103,8 +103,8 @@ def flash_attention(graph: Graph, *, kind: str = "flash2", causal: bool = False)
             f"kind={kind!r} takes 16-bit inputs and this job's attention runs in fp32; "
             "put amp before it, or use kind='mem_efficient'"
         )
-    graph = _exchanged(graph, kernels, fused, device, kind)
-    graph = _fused(graph, _Costs(kernels, device, kind, causal=causal), chains)
+    graph = _scale_slower(graph, kernels, fused, device, kind)
+    graph = _fuse_chains(graph, _Costs(kernels, device, kind, causal=causal), chains)
     text = f"flash_attention: {len(chains)} chains and {int(fused.sum())} fused kernels run as"
     return add_note(
         graph, f"{text} {kind}, {'with' if causal else 'without'} a causal mask to skip"
@@ -158,7 +158,9 @@ def _slower_kinds(kernels: Kernels, kind: str, device: Hardware) -> Mask:
     return kernels.where & (kernels.classes == "attention") & np.isin(kinds, slower)
 
 
-def _exchanged(graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, kind: str) -> Graph:
+def _scale_slower(
+    graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, kind: str
+) -> Graph:
     """Change fused kernels of other libraries by the ratio of the shares."""
     factor = np.ones(len(graph.tasks))
     kinds = attention_kinds(graph)
@@ -169,7 +171,7 @@ def _exchanged(graph: Graph, kernels: Kernels, fused: Mask, device: Hardware, ki
     return scale(graph, fused, factor, cost="table")
 
 
-def _fused(graph: Graph, costs: _Costs, chains: list[AttentionChain]) -> Graph:
+def _fuse_chains(graph: Graph, costs: _Costs, chains: list[AttentionChain]) -> Graph:
     """Put one kernel where each chain began, and take the chain out with its host time."""
     if not chains:
         return graph

@@ -9,7 +9,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.optimizer_traffic import (
-    STATE_PASSES,
+    FUSED_PASSES,
     Update,
     find_update,
     host_update,
@@ -26,7 +26,7 @@ from foretrace.transforms.edit.select import (
     has_device,
     require,
 )
-from foretrace.transforms.measured.segments import measured_update
+from foretrace.transforms.measured.segments import apply_measured_update
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -78,9 +78,9 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     """
     choice("kind", kind, KINDS)
     if optimizer is not None:
-        choice("optimizer", optimizer, STATE_PASSES)
+        choice("optimizer", optimizer, FUSED_PASSES)
         known = graph.meta.optimizer or {}
-        if known.get("state_passes", STATE_PASSES[optimizer]) != STATE_PASSES[optimizer]:
+        if known.get("state_passes", FUSED_PASSES[optimizer]) != FUSED_PASSES[optimizer]:
             name = known.get("name", "another")
             raise TransformError(
                 f"optimizer={optimizer!r} contradicts this job (optimizer: {name}); leave it out"
@@ -90,7 +90,7 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     update = find_update(graph, optimizer)
     if kind == "foreach":
         return _foreach(graph, update)
-    return _replaced(
+    return _replace_update(
         graph,
         update,
         name="multi_tensor_apply_kernel<FusedOptimizer> (predicted)",
@@ -103,17 +103,19 @@ def _foreach(graph: Graph, update: Update) -> Graph:
     names = graph.tasks["name"]
     if (update.where & matches(names, "multi_tensor_apply")).any():
         raise TransformError("the optimizer runs as foreach already; try kind='fused'")
-    operations = max(1, round(update.passes / PASSES_PER_FUNCTOR))
-    return _replaced(
+    operations = max(1, round(update.memory_passes / PASSES_PER_FUNCTOR))
+    return _replace_update(
         graph,
         update,
         name="multi_tensor_apply_kernel<foreach> (predicted)",
         launches=update.launches * operations,
-        total_ns=update.pass_ns * update.passes + operations * update.floor_ns,
+        total_ns=update.pass_ns * update.memory_passes + operations * update.floor_ns,
     )
 
 
-def _replaced(graph: Graph, update: Update, *, name: str, launches: int, total_ns: float) -> Graph:
+def _replace_update(
+    graph: Graph, update: Update, *, name: str, launches: int, total_ns: float
+) -> Graph:
     """Put *launches* kernels where the update was, and take its kernels and host loop out."""
     first = first_per_step(graph, update.where)
     gone = update.where | _host_loop(graph, update.where)
@@ -141,8 +143,8 @@ def _replaced(graph: Graph, update: Update, *, name: str, launches: int, total_n
     graph = remove(graph, pad(gone, len(graph.tasks)), gaps="drop")
     return add_note(
         graph,
-        f"fused_optimizer: {update.passes:.0f} memory passes over {update.tensors} tensors "
-        f"become {update.state_passes if 'Fused' in name else update.passes:.0f}",
+        f"fused_optimizer: {update.memory_passes:.0f} memory passes over {update.tensors} tensors "
+        f"become {update.fused_passes if 'Fused' in name else update.memory_passes:.0f}",
     )
 
 
@@ -153,7 +155,7 @@ def _on_host(graph: Graph, kind: str) -> Graph:
     require(where, graph, "host task in the optimizer phase")
     if optimizer.get("kind") == kind:
         raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
-    if measured := measured_update(graph, where, partial(fused_optimizer, kind=kind)):
+    if measured := apply_measured_update(graph, where, partial(fused_optimizer, kind=kind)):
         return measured
     if kind == "foreach":
         return add_note(graph, "fused_optimizer: on a CPU foreach takes as long as the loop")

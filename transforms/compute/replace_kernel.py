@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.edit.columns import labelled
+from foretrace.transforms.edit.columns import set_label
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import MOST_NS
 from foretrace.transforms.edit.provenance import add_note
@@ -51,6 +51,6 @@ def replace_kernel(graph: Graph, *, pattern: str, duration_us: float) -> Graph:
         )
     tasks = graph.tasks
     work = np.where(where, round(duration_ns), tasks["work_ns"].to_numpy())
-    label = labelled(tasks["cost"], where, "user")
+    label = set_label(tasks["cost"], where, "user")
     timed = replace(graph, tasks=tasks.assign(work_ns=work, cost=label))
     return add_note(timed, f"replace_kernel: {int(where.sum())} tasks take {duration_us:g} us each")

@@ -8,7 +8,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import devices, hardware
-from foretrace.transforms.costs.roofline import MATRIX, Kernels, Moved, uses_tf32
+from foretrace.transforms.costs.roofline import MATRIX, DeviceChange, Kernels, uses_tf32
 from foretrace.transforms.costs.rules import model_streams
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.primitives import scale
@@ -54,7 +54,7 @@ def tf32(graph: Graph) -> Graph:
         have = ", ".join(row.name for _, row in devices() if uses_tf32(row))
         raise TransformError(f"{device.name} does not use TF32; of the table, {have} do")
     kernels = Kernels(graph)
-    moved = Moved(kernels, device, device, to_tf32=MATRIX)
+    moved = DeviceChange(kernels, device, device, to_tf32=MATRIX)
     where = kernels.where & (moved.sources == "fp32") & (moved.targets == "tf32")
     where &= model_streams(graph, kernels.classes) & ~matches(graph.tasks["name"], SIDE_KERNELS)
     where &= ~is_in(graph.tasks["phase"], "optimizer", "load")

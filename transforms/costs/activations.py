@@ -16,7 +16,7 @@ import numpy as np
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes, kernel_class
 from foretrace.transforms.costs.operators import operator_class, parse_shapes
-from foretrace.transforms.costs.optimizer_traffic import passes_of
+from foretrace.transforms.costs.optimizer_traffic import memory_passes
 from foretrace.transforms.costs.rules import STREAMING
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, of_category
 from foretrace.transforms.edit.select import has_device, task_before
@@ -106,7 +106,7 @@ def activations(graph: Graph) -> Activations:
     backward = np.flatnonzero(work & is_in(tasks["phase"], "backward"))
     return Activations(
         forward=forward,
-        backward=_mirrored(graph, forward, backward, kinds),
+        backward=_mirror(graph, forward, backward, kinds),
         writer=writer,
         kind=kinds[forward],
         size=size,
@@ -241,10 +241,10 @@ def _tensors_moved(name: str) -> int:
     kind = kernel_class(name)
     if kind in ("norm", "softmax"):
         return NORM_PASSES
-    return passes_of(name) if kind in MEMORY_BOUND else 0
+    return memory_passes(name) if kind in MEMORY_BOUND else 0
 
 
-def _mirrored(graph: Graph, forward: Rows, backward: Rows, kinds: npt.NDArray[np.str_]) -> Rows:
+def _mirror(graph: Graph, forward: Rows, backward: Rows, kinds: npt.NDArray[np.str_]) -> Rows:
     """Return the first backward task that needs each tensor: backward runs in reverse order."""
     found = np.full(len(forward), -1, np.int64)
     step = graph.tasks["step"].to_numpy()

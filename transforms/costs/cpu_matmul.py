@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MATRIX = ("mm", "addmm", "bmm", "baddbmm", "linear", "mkldnn_linear")
 
 
-def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.float64]:
+def matmul_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.float64]:
     """Time of each operator's own product in *precision*, in ns; NaN where it is no known product.
 
     Parameters
@@ -44,7 +44,7 @@ def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.flo
     texts = [str(t) for t in operators["shapes"].cat.categories]
     weights = _weights(operators, names, texts)
     backward = (operators["phase"] == "backward").to_numpy(bool)
-    known: dict[tuple[int, int, bool], Product | None] = {}
+    known: dict[tuple[int, int, bool], Matmul | None] = {}
     counted = nearest(operators["parent"].to_numpy(), operators["flops"].to_numpy())
     result = np.full(len(operators), np.nan)
     keys = zip(
@@ -56,32 +56,32 @@ def product_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.flo
     for row, key in enumerate(keys):
         if key not in known:
             text = texts[key[1]] if key[1] >= 0 else ""
-            known[key] = _product(names[key[0]], text, weights, backward=key[2])
+            known[key] = _read_matmul(names[key[0]], text, weights, backward=key[2])
         product = known[key]
         if product is not None and product.kind == "conv":
             product = product.strided(counted[row])
         if product is not None and product.kind in rates:
-            rate = interpolated(rates[product.kind][precision], product.size)
+            rate = interpolate(rates[product.kind][precision], product.size)
             result[row] = product.flops / rate
-    inner = _has_no_product_inside(operators["parent"].to_numpy(), np.isfinite(result))
+    inner = _is_innermost(operators["parent"].to_numpy(), np.isfinite(result))
     return np.where(inner, result, np.nan)
 
 
-class Product(NamedTuple):
+class Matmul(NamedTuple):
     """One product: which of the probed kinds it is, its flops, and its size as probed."""
 
     kind: str
     flops: float
     size: float
 
-    def strided(self, counted: float) -> Product:
+    def strided(self, counted: float) -> Matmul:
         """Return a convolution with the flops that torch counted, which know its stride."""
         if not counted > 0:
             return self
-        return Product(self.kind, counted, self.size * min(1.0, counted / self.flops))
+        return Matmul(self.kind, counted, self.size * min(1.0, counted / self.flops))
 
 
-def _product(name: str, text: str, weights: set[Shape], *, backward: bool) -> Product | None:
+def _read_matmul(name: str, text: str, weights: set[Shape], *, backward: bool) -> Matmul | None:
     shapes = [s for s in parse_shapes(text) if s]
     if name in MATRIX:
         work = flops(f"aten::{name.removeprefix('mkldnn_')}", text)
@@ -107,34 +107,34 @@ def nearest(
         up[empty] = parent[up[empty]]
 
 
-def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward: bool) -> Product:
+def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward: bool) -> Matmul:
     left, right = operands
     columns = float(right[-1])
     if not backward:
-        return Product("linear", work, columns)
+        return Matmul("linear", work, columns)
     if (left[-2], right[-1]) in weights:
-        return Product("weight_gradient", work, columns)
-    return Product("input_gradient", work, columns)
+        return Matmul("weight_gradient", work, columns)
+    return Matmul("input_gradient", work, columns)
 
 
-def _convolution(name: str, shapes: list[Shape]) -> Product:
+def _convolution(name: str, shapes: list[Shape]) -> Matmul:
     """Return a convolution; forward as if its output were as large as its input."""
     if "backward" in name:
         gradient, _, weight = shapes[:3]
         pixels = float(math.prod(gradient[2:]))
         work = 4.0 * gradient[0] * pixels * math.prod(weight)
-        return Product("conv_backward", work, pixels)
+        return Matmul("conv_backward", work, pixels)
     image, weight = shapes[:2]
     pixels = float(math.prod(image[2:]))
-    return Product("conv", 2.0 * image[0] * pixels * math.prod(weight), pixels)
+    return Matmul("conv", 2.0 * image[0] * pixels * math.prod(weight), pixels)
 
 
-def interpolated(points: Sequence[Sequence[float]], size: float) -> float:
+def interpolate(points: Sequence[Sequence[float]], size: float) -> float:
     """Rate at *size* on a log-log line through the probed points, flat outside them.
 
     Examples
     --------
-    >>> interpolated([[100, 1.0], [10_000, 4.0]], 1_000), interpolated([[100, 1.0]], 9)
+    >>> interpolate([[100, 1.0], [10_000, 4.0]], 1_000), interpolate([[100, 1.0]], 9)
     (2.0, 1.0)
     """
     sizes, rates = np.log([[max(s, 1.0), r] for s, r in points]).T
@@ -157,7 +157,7 @@ def _weights(operators: Any, names: list[str], texts: list[str]) -> set[Shape]:
     return found
 
 
-def _has_no_product_inside(
+def _is_innermost(
     parent: npt.NDArray[np.int64], product: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Whether an operator is the innermost product: an outer one's work is counted inside."""

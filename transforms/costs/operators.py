@@ -164,12 +164,12 @@ ITEM_BYTES = {"float": 4, "Half": 2, "BFloat16": 2, "double": 8, "Float8": 1}
 
 
 @lru_cache(maxsize=100_000)
-def product_work(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
+def matmul_work(name: str, shapes: str, dtypes: str) -> tuple[float, float]:
     """Return flops and bytes of a product, each operand moved once; NaN where unknown.
 
     Examples
     --------
-    >>> product_work("aten::mm", "[[2,3],[3,4]]", '["float","float"]')
+    >>> matmul_work("aten::mm", "[[2,3],[3,4]]", '["float","float"]')
     (48.0, 104.0)
     """
     count = flops(name, shapes)

@@ -1,4 +1,4 @@
-"""Count how often an optimizer step passes over the parameters' memory.
+"""Memory traffic of an optimizer step, in passes over the parameters' memory.
 
 A pass reads or writes as many bytes as the parameters have. An element-wise kernel makes one pass
 per pointer it takes; a fused Adam reads parameter, gradient and two states and writes three: 7.
@@ -14,7 +14,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import hardware
-from foretrace.transforms.costs.rules import STREAMING, floor_ns, without_floor
+from foretrace.transforms.costs.rules import STREAMING, floor_ns, subtract_floor
 from foretrace.transforms.edit.columns import Mask, Rows, by_category, is_in, matches
 from foretrace.transforms.edit.select import require, within_operator
 
@@ -41,7 +41,7 @@ LIST_DEPTH = re.compile(r"ListMetadata<(?:\w+, ?)?(?:\(int\))?(\d)>")
 WIDTH = 4
 """Bytes of a parameter: optimizers keep fp32."""
 UNKNOWN_PASSES = 3
-STATE_PASSES = {
+FUSED_PASSES = {
     "adam": 7,
     "adamw": 7,
     "lamb": 12,
@@ -71,10 +71,10 @@ class Update:
     """
 
     where: Mask
-    passes: float
+    memory_passes: float
     tensors: int
     pass_ns: float
-    state_passes: int
+    fused_passes: int
     floor_ns: int
     elements: int = 0
 
@@ -88,18 +88,18 @@ class Update:
     @property
     def fused_ns(self) -> float:
         """Device time of a fused step."""
-        return self.pass_ns * self.state_passes + self.floor_ns
+        return self.pass_ns * self.fused_passes + self.floor_ns
 
 
 def find_update(graph: Graph, optimizer: str | None = None) -> Update:
-    """Find the kernels of the optimizer step and count their passes.
+    """Find the kernels of the optimizer step and count their memory passes.
 
     Parameters
     ----------
     graph
         The job.
     optimizer
-        One of `STATE_PASSES`, where the user knows better than the kernels' names tell.
+        One of `FUSED_PASSES`, where the user knows better than the kernels' names tell.
 
     Raises
     ------
@@ -107,13 +107,13 @@ def find_update(graph: Graph, optimizer: str | None = None) -> Update:
         There is no optimizer phase, or it is fused already.
     """
     kernels = _optimizer_kernels(graph)
-    if (kernels & _named(graph, ALREADY_FUSED)).any():
+    if (kernels & _match(graph, ALREADY_FUSED)).any():
         raise TransformError("the optimizer is fused already; there is nothing to fuse")
-    multi = kernels & _named(graph, re.compile("multi_tensor_apply"))
-    where = kernels & ~_named(graph, NOT_THE_UPDATE)
+    multi = kernels & _match(graph, re.compile("multi_tensor_apply"))
+    where = kernels & ~_match(graph, NOT_THE_UPDATE)
     where &= multi if (multi & where).sum() > (where & ~multi).sum() else ~multi
     require(where, graph, "element-wise kernel in the optimizer phase")
-    return _counted(graph, where, optimizer, is_multi=bool((where & multi).any()))
+    return _count_traffic(graph, where, optimizer, is_multi=bool((where & multi).any()))
 
 
 def find_any_update(graph: Graph) -> Update:
@@ -125,21 +125,21 @@ def find_any_update(graph: Graph) -> Update:
         There is no optimizer phase.
     """
     kernels = _optimizer_kernels(graph)
-    where = kernels & _named(graph, ALREADY_FUSED)
+    where = kernels & _match(graph, ALREADY_FUSED)
     if not where.any():
         return find_update(graph)
     names = [str(name) for name in graph.tasks["name"][where].unique()]
-    passes = state_passes(graph.meta.optimizer, names, {})
+    passes = count_fused_passes(graph.meta.optimizer, names, {})
     floor = floor_ns(graph)
-    time = without_floor(_lengths(graph, np.flatnonzero(where)), floor).sum() / graph.steps
+    time = subtract_floor(_lengths(graph, np.flatnonzero(where)), floor).sum() / graph.steps
     launches = max(1, int(where.sum()) // graph.steps)
     recorded = int((graph.meta.optimizer or {}).get("tensors") or 0)
     return Update(
         where=where,
-        passes=passes,
+        memory_passes=passes,
         tensors=recorded or TENSORS_PER_LAUNCH[4] * launches,
         pass_ns=float(time) / passes,
-        state_passes=passes,
+        fused_passes=passes,
         floor_ns=floor,
         elements=_elements(graph, float(time) / passes),
     )
@@ -158,18 +158,18 @@ def _optimizer_kernels(graph: Graph) -> Mask:
     return require(kernels, graph, "kernel in the optimizer phase")
 
 
-def _named(graph: Graph, pattern: re.Pattern[str]) -> Mask:
+def _match(graph: Graph, pattern: re.Pattern[str]) -> Mask:
     return by_category(graph.tasks["name"], lambda name: pattern.search(name) is not None)
 
 
-def passes_of(name: str) -> int:
-    """Return the passes one kernel makes.
+def memory_passes(name: str) -> int:
+    """Return the memory passes one kernel makes.
 
     Examples
     --------
-    >>> passes_of("vectorized_elementwise_kernel<4, Mul<float>, at::detail::Array<char*, 2>>")
+    >>> memory_passes("vectorized_elementwise_kernel<4, Mul<float>, at::detail::Array<char*, 2>>")
     2
-    >>> passes_of("multi_tensor_apply_kernel<PointwiseOpScalarFunctor<float, 3, 3, 0>>")
+    >>> memory_passes("multi_tensor_apply_kernel<PointwiseOpScalarFunctor<float, 3, 3, 0>>")
     4
     """
     pointers = POINTERS.search(name)
@@ -179,10 +179,10 @@ def passes_of(name: str) -> int:
     return int(lists.group(1)) + 1 if lists else UNKNOWN_PASSES
 
 
-def state_passes(
+def count_fused_passes(
     optimizer: Mapping[str, Any] | None, names: list[str], per_tensor: Mapping[str, float]
 ) -> int:
-    """Return the passes of a fused step, as in `STATE_PASSES`.
+    """Return the passes of a fused step, as in `FUSED_PASSES`.
 
     What the recorder saw decides; else the kernels' names: a square root gives away Adam's kind,
     which has a second state unless it multiplies but once per tensor (RMSprop) or never (Adagrad).
@@ -198,24 +198,24 @@ def state_passes(
 
     Examples
     --------
-    >>> state_passes(None, ["MulFunctor", "addcmul", "sqrt", "addcdiv"], {"MulFunctor": 1.0})
+    >>> count_fused_passes(None, ["MulFunctor", "addcmul", "sqrt", "addcdiv"], {"MulFunctor": 1.0})
     5
     """
     if optimizer and optimizer.get("state_passes"):
         return int(optimizer["state_passes"])
     text = " ".join(names).lower()
     if re.search("lamb(?!da)", text):
-        return STATE_PASSES["lamb"]
+        return FUSED_PASSES["lamb"]
     if "adagrad" in text:
-        return STATE_PASSES["adagrad"]
+        return FUSED_PASSES["adagrad"]
     if all(part in text for part in ("addcdiv", "addcmul", "sqrt")):
         products = sum(n for name, n in per_tensor.items() if re.search("(?i)mul(?!ti)", name))
         products -= sum(n for name, n in per_tensor.items() if "addcmul" in name)
         is_adam = "lerp" in text or products > 1.5  # noqa: PLR2004  # two moments are scaled
-        return STATE_PASSES["adam" if is_adam else "rmsprop"]
+        return FUSED_PASSES["adam" if is_adam else "rmsprop"]
     if "sqrt" in text or "addcdiv" in text or "adam" in text:
-        return STATE_PASSES["adam"]
-    return STATE_PASSES["sgd" if len(names) > 1 or "sgd" in text else "sgd_plain"]
+        return FUSED_PASSES["adam"]
+    return FUSED_PASSES["sgd" if len(names) > 1 or "sgd" in text else "sgd_plain"]
 
 
 def _elements(graph: Graph, pass_ns: float) -> int:
@@ -242,14 +242,14 @@ def _lengths(graph: Graph, rows: Rows) -> npt.NDArray[np.int64]:
     return lengths
 
 
-def _counted(graph: Graph, where: Mask, optimizer: str | None, *, is_multi: bool) -> Update:
+def _count_traffic(graph: Graph, where: Mask, optimizer: str | None, *, is_multi: bool) -> Update:
     tasks, floor = graph.tasks, floor_ns(graph)
     rows = np.flatnonzero(where)
     codes = tasks["name"].cat.codes.to_numpy()[rows]
     kinds, of, count = np.unique(codes, return_inverse=True, return_counts=True)
     names = [str(tasks["name"].cat.categories[code]) for code in kinds]
-    each = np.array([passes_of(name) for name in names], np.float64)
-    time = without_floor(_lengths(graph, rows), floor)
+    each = np.array([memory_passes(name) for name in names], np.float64)
+    time = subtract_floor(_lengths(graph, rows), floor)
     spent = np.bincount(of, weights=time, minlength=len(kinds))
     recorded = graph.meta.optimizer or {}
     tensors = int(recorded.get("tensors") or 0)
@@ -270,14 +270,14 @@ def _counted(graph: Graph, where: Mask, optimizer: str | None, *, is_multi: bool
         times = count / per_step
         tensors = tensors or max(1, int(per_step // graph.steps))
     pass_ns = float(time.sum()) / graph.steps / passes
-    known = {} if optimizer is None else {"state_passes": STATE_PASSES[optimizer]}
+    known = {} if optimizer is None else {"state_passes": FUSED_PASSES[optimizer]}
     often = dict(zip(names, times.tolist(), strict=True))
     return Update(
         where=where,
-        passes=passes,
+        memory_passes=passes,
         tensors=tensors,
         pass_ns=pass_ns,
-        state_passes=state_passes(known or recorded, names, often),
+        fused_passes=count_fused_passes(known or recorded, names, often),
         floor_ns=floor,
         elements=_elements(graph, pass_ns),
     )

@@ -16,7 +16,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import Activations, activations, element_bytes
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
-from foretrace.transforms.costs.optimizer_traffic import STATE_PASSES, find_any_update
+from foretrace.transforms.costs.optimizer_traffic import FUSED_PASSES, find_any_update
 from foretrace.transforms.costs.rules import STREAMING
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import has_device
@@ -190,7 +190,7 @@ def _states(graph: Graph) -> int:
     """Return how many tensors of the parameters' size the optimizer keeps."""
     recorded = (graph.meta.optimizer or {}).get("state_passes")
     try:
-        passes = int(recorded or find_any_update(graph).state_passes)
+        passes = int(recorded or find_any_update(graph).fused_passes)
     except TransformError:
         return 0
-    return 2 if passes == STATE_PASSES["lamb"] else (passes - STATE_PASSES["sgd_plain"]) // 2
+    return 2 if passes == FUSED_PASSES["lamb"] else (passes - FUSED_PASSES["sgd_plain"]) // 2

@@ -17,7 +17,7 @@ import numpy as np
 
 from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us
 from foretrace.transforms.costs.kernel_names import UNKNOWN, classes, precisions, tile
-from foretrace.transforms.costs.operators import product_work
+from foretrace.transforms.costs.operators import matmul_work
 from foretrace.transforms.costs.rules import SIMT_SHARE, WINOGRAD
 from foretrace.transforms.edit.columns import Mask, is_in, matches
 
@@ -104,7 +104,7 @@ class Kernels:
             codes, distinct = keys.groupby(list(keys), dropna=False, sort=False).ngroup(), {}
             for row, code in enumerate(codes.to_numpy().tolist()):
                 if code not in distinct:
-                    distinct[code] = product_work(*(str(v) for v in keys.iloc[row]))
+                    distinct[code] = matmul_work(*(str(v) for v in keys.iloc[row]))
                 known[:, row] = distinct[code]
         operator = self.graph.tasks["operator"].to_numpy()
         return known[0][operator], known[1][operator]
@@ -132,7 +132,7 @@ class Kernels:
 
 
 @dataclass(frozen=True)
-class Moved:
+class DeviceChange:
     """The kernels of *old* on *new*: `ratio` of their bound part, and which of it shapes back.
 
     Of the classes *to_tf32* fp32 kernels run in TF32; by default convolutions, where only the
@@ -147,7 +147,7 @@ class Moved:
     @cached_property
     def sources(self) -> npt.NDArray[np.str_]:
         """Precision of the arithmetic on the old device (a job may have been moved there)."""
-        return _supported(self.kernels.precisions, self.old)
+        return _replace_unsupported(self.kernels.precisions, self.old)
 
     @cached_property
     def targets(self) -> npt.NDArray[np.str_]:
@@ -157,7 +157,7 @@ class Moved:
         if moving is None:
             moving = ("conv",) if uses_tf32(self.new) and not uses_tf32(self.old) else ()
         gains = np.isin(self.kernels.classes, moving) & (found == "fp32")
-        return _supported(np.where(gains, "tf32", found), self.new)
+        return _replace_unsupported(np.where(gains, "tf32", found), self.new)
 
     @cached_property
     def is_backed(self) -> Mask:
@@ -244,7 +244,9 @@ def uses_tf32(device: Hardware) -> bool:
     return device.vendor == "nvidia" and device.peak("tf32") is not None
 
 
-def _supported(precisions: npt.NDArray[np.str_], device: Hardware) -> npt.NDArray[np.str_]:
+def _replace_unsupported(
+    precisions: npt.NDArray[np.str_], device: Hardware
+) -> npt.NDArray[np.str_]:
     """Return *precisions*, those that *device* lacks replaced by the next wider it has."""
     for precision in TENSOR:
         if not _has(device, precision):

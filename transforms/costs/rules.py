@@ -105,12 +105,12 @@ def attention_speedup(kind: str, target: str, hardware: Hardware | None) -> Cost
     return best(table=max(1.0, peak * new / (base * old)))
 
 
-def partly_halved(share: float) -> float:
+def halve_part(share: float) -> float:
     """Return the factor on a memory-bound kernel when *share* of its bytes are halved.
 
     Examples
     --------
-    >>> partly_halved(0.5)
+    >>> halve_part(0.5)
     0.75
     """
     return 1 - share / HALVED
@@ -123,19 +123,19 @@ def floor_ns(graph: Graph) -> int:
     return min(FLOOR_NS, int(np.quantile(work, 0.05))) if len(work) else FLOOR_NS
 
 
-def shortened(work_ns: Floats, factor: Any, floor: int) -> Floats:
+def shorten(work_ns: Floats, factor: Any, floor: int) -> Floats:
     """Return *work_ns* times *factor*; what is saved never takes a kernel below *floor*."""
     return np.maximum(work_ns * factor, np.minimum(work_ns, floor))
 
 
-def streamed_ns(size: float, hardware: Hardware | None, floor: int) -> float | None:
+def streaming_ns(size: float, hardware: Hardware | None, floor: int) -> float | None:
     """Return the time to move *size* bytes through the device's memory; None if unknown."""
     if hardware is None or hardware.memory_gbps is None or not np.isfinite(size):
         return None
     return max(float(floor), size / (hardware.memory_gbps * STREAMING))
 
 
-def without_floor(work_ns: npt.NDArray[Any], floor: int) -> Floats:
+def subtract_floor(work_ns: npt.NDArray[Any], floor: int) -> Floats:
     """Return the part of kernel times that grows with their bytes.
 
     In quadrature: a kernel at the floor is all latency, a long one is all bytes.

@@ -11,7 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
-from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shortened
+from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
 from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
@@ -251,7 +251,7 @@ def _shard_update(graph: Graph, workers: int) -> Graph:
     work = graph.tasks["work_ns"].to_numpy()
     if has_device(graph):
         where = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "kernel")
-        new = shortened(work, 1 / workers, floor_ns(graph))
+        new = shorten(work, 1 / workers, floor_ns(graph))
     else:
         where = host_update(graph)
         fixed = np.minimum(work, HOST_FIXED_NS)

@@ -16,7 +16,7 @@ from foretrace.transforms.distributed.common.unfold_ranks import (
     ranks_of,
     separate_rank,
 )
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled, matches
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, set_label
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import insert, scale
 from foretrace.transforms.edit.provenance import add_note
@@ -151,7 +151,7 @@ def remove_stragglers(
     where = ~kept & (levelled != graph.tasks["work_ns"].to_numpy())
     tasks = graph.tasks.assign(
         work_ns=np.where(where, levelled, graph.tasks["work_ns"].to_numpy()),
-        cost=labelled(graph.tasks["cost"], where, "measured"),
+        cost=set_label(graph.tasks["cost"], where, "measured"),
     )
     return add_note(
         replace(begin_together(graph, except_ranks), tasks=tasks),

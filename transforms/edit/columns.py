@@ -106,17 +106,17 @@ def matches(column: pd.Series, pattern: str) -> Mask:
             f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
         ) from None
     values = column.array
-    return _where(values.codes, _found(_Categories(values.categories), found))
+    return _where(values.codes, _find_matches(_Categories(values.categories), found))
 
 
 @lru_cache(maxsize=64)
-def _found(categories: _Categories, pattern: re.Pattern[str]) -> Mask:
+def _find_matches(categories: _Categories, pattern: re.Pattern[str]) -> Mask:
     """Tell in which categories *pattern* is found; many what-ifs ask the same."""
     found = [bool(pattern.search(str(value))) for value in categories.index.tolist()]
     return np.array([*found, False])
 
 
-def labelled(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
+def set_label(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
     """Return *column* with *value* wherever *where* holds; a new category is added at the end."""
     dtype, code = _with_category(column.dtype, value)
     codes = _wide_enough(column.array.codes, dtype).copy()
@@ -141,22 +141,22 @@ def append(frame: pd.DataFrame, like: Rows, values: Mapping[str, Any]) -> pd.Dat
     A new row copies the row it is *like* in every column that *values* does not give; a value
     is a scalar or one entry per new row (a text stands for all of them).
     """
-    columns = {name: _extended(frame[name], like, values.get(name)) for name in frame.columns}
+    columns = {name: _extend(frame[name], like, values.get(name)) for name in frame.columns}
     return pd.DataFrame(columns, copy=False)
 
 
-def chosen(frame: pd.DataFrame, keep: Mask) -> pd.DataFrame:
+def take_rows(frame: pd.DataFrame, keep: Mask) -> pd.DataFrame:
     """Return the rows of *frame* where *keep* holds, numbered anew."""
-    return pd.DataFrame({name: _kept(frame[name], keep) for name in frame.columns}, copy=False)
+    return pd.DataFrame({name: _take(frame[name], keep) for name in frame.columns}, copy=False)
 
 
-def _kept(column: pd.Series, keep: Mask) -> Any:
+def _take(column: pd.Series, keep: Mask) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return _from_codes(column.array.codes[keep], column.dtype)
     return column.to_numpy()[keep]
 
 
-def _extended(column: pd.Series, like: Rows, value: Any) -> Any:
+def _extend(column: pd.Series, like: Rows, value: Any) -> Any:
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes = column.array.codes
         if value is None:

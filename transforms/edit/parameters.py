@@ -40,14 +40,14 @@ def whole(name: str, value: int, low: int) -> int:
     return value
 
 
-def stated(name: str, given: int | None, known: int | None, what: str) -> int | None:
+def reconcile(name: str, given: int | None, known: int | None, what: str) -> int | None:
     """Return what the user states or the recording knows, at least 1; both must agree.
 
     Examples
     --------
-    >>> stated("recorded", None, 32, "samples")
+    >>> reconcile("recorded", None, 32, "samples")
     32
-    >>> stated("recorded", 16, 32, "samples")
+    >>> reconcile("recorded", 16, 32, "samples")
     Traceback (most recent call last):
     foretrace.errors.TransformError: recorded=16 contradicts this job (samples: 32); leave it out
     """

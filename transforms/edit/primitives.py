@@ -15,7 +15,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, labelled
+from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, set_label
 from foretrace.transforms.edit.select import launch_edges
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def scale(graph: Graph, where: Mask, factor: float | npt.NDArray[Any], *, cost: 
         return graph
     with np.errstate(over="ignore"):  # what is endless is refused
         work = whole_ns(graph.tasks["work_ns"].to_numpy() * factors)
-    label = labelled(graph.tasks["cost"], changed, cost)
+    label = set_label(graph.tasks["cost"], changed, cost)
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, cost=label))
 
 
@@ -166,12 +166,12 @@ def insert(
     edges = graph.edges
     if place == "after":
         src = np.where(first, at, np.roll(new, 1))
-        edges = _redirected(edges, "src", outgoing[at[last]], new[last])
+        edges = _redirect_edges(edges, "src", outgoing[at[last]], new[last])
         links = src, new
     else:
         dst = np.where(last, at, np.roll(new, -1))
-        edges = _redirected(edges, "dst", incoming[at[first]], new[first])
-        edges = _moved_arrivals(edges, at[first], new[first])
+        edges = _redirect_edges(edges, "dst", incoming[at[first]], new[first])
+        edges = _redirect_arrivals(edges, at[first], new[first])
         links = new, dst
     device = columns["kind"] in DEVICE_KINDS
     lag = graph.platform.gap_ns.get(("kernel", "kernel"), 0) if device else 0
@@ -270,14 +270,14 @@ def edge_rows(
     return append(edges, np.zeros(len(src), np.int64), {**values, "rule": "transform"})
 
 
-def _redirected(edges: pd.DataFrame, end: str, which: Rows, to: Rows) -> pd.DataFrame:
+def _redirect_edges(edges: pd.DataFrame, end: str, which: Rows, to: Rows) -> pd.DataFrame:
     """Return *edges* with the *end* of the edges *which* (−1: none) moved to the tasks *to*."""
     moved = edges[end].to_numpy().copy()
     moved[which[which >= 0]] = to[which >= 0]
     return edges.assign(**{end: moved})
 
 
-def _moved_arrivals(edges: pd.DataFrame, anchors: Rows, to: Rows) -> pd.DataFrame:
+def _redirect_arrivals(edges: pd.DataFrame, anchors: Rows, to: Rows) -> pd.DataFrame:
     """Return *edges* with whatever *anchors* waited for arriving at *to* instead."""
     dst = edges["dst"].to_numpy()
     target = np.full(max(int(dst.max(initial=0)), int(anchors.max(initial=0))) + 1, -1, np.int64)

@@ -32,7 +32,7 @@ def add_note(graph: Graph, *notes: str) -> Graph:
     return replace(graph, notes=graph.notes + new) if new else graph
 
 
-def warned(graph: Graph, *texts: str) -> Graph:
+def add_warning(graph: Graph, *texts: str) -> Graph:
     """Return *graph* with *texts*, of which every prediction from it warns, each once."""
     return graph.with_state(warnings=tuple(dict.fromkeys((*warnings(graph), *texts))))
 
@@ -42,7 +42,7 @@ def warnings(graph: Graph) -> tuple[str, ...]:
     return graph.state.warnings
 
 
-def more_samples(graph: Graph, ratio: float) -> Graph:
+def grow_samples(graph: Graph, ratio: float) -> Graph:
     """Return *graph*, a step of which now has *ratio* times as many samples."""
     return graph.with_state(samples_ratio=samples(graph) * ratio)
 
@@ -63,12 +63,12 @@ def samples_ratio(before: Graph, after: Graph) -> float:
     return samples(after) / samples(before)
 
 
-def told(graph: Graph) -> Graph:
+def mark_measured(graph: Graph) -> Graph:
     """Return *graph*, in which a calibration told what something costs."""
     return graph.with_state(calibration_uses=graph.state.calibration_uses + 1)
 
 
-def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
+def add_applied(before: Graph, after: Graph, name: str, text: str) -> Graph:
     """Return *after*, what the what-if *text* made of *before*, with that written down.
 
     One that changed nothing, or that was applied already, is said.
@@ -77,12 +77,12 @@ def written_down(before: Graph, after: Graph, name: str, text: str) -> Graph:
     source = NOTHING if _is_same(before, after) else MEASURED if is_told else RULE
     earlier = applied(before)
     if source == NOTHING:
-        after = warned(after, f"{text} changes nothing in this job")
+        after = add_warning(after, f"{text} changes nothing in this job")
     elif name in MULTIPLY and any(each.name == name for each in earlier):
         again = f"{name} is applied more than once: its effects multiply"
         after = replace(after, notes=tuple(dict.fromkeys((*after.notes, again))))
     elif name not in SETTING and any(each.text == text for each in earlier):
-        after = warned(after, f"{text} was applied already: its effect counts twice")
+        after = add_warning(after, f"{text} was applied already: its effect counts twice")
     return after.with_state(applied=(*earlier, Applied(name, text, source)))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.transforms.edit.columns import Mask, Rows, chosen, is_in
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, take_rows
 from foretrace.transforms.edit.primitives import CHAINS, chain, edge_rows
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def remove(graph: Graph, where: Mask, *, gaps: str = "keep") -> Graph:
     if not gone.any():
         return graph
     forward, backward = hops(graph, gone, gaps=gaps)
-    edges = _moved(graph, gone, forward, backward)
+    edges = _move_edges(graph, gone, forward, backward)
     row = np.cumsum(~gone) - 1
     edges = edges.assign(
         src=row[edges["src"].to_numpy()].astype(np.int32),
         dst=row[edges["dst"].to_numpy()].astype(np.int32),
     )
-    return replace(graph, tasks=chosen(graph.tasks, ~gone), edges=edges)
+    return replace(graph, tasks=take_rows(graph.tasks, ~gone), edges=edges)
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _with_launches(graph: Graph, where: Mask) -> Mask:
     return where | ((launched > 0) & (launched == removed))
 
 
-def _moved(graph: Graph, gone: Mask, forward: Hops, backward: Hops) -> pd.DataFrame:
+def _move_edges(graph: Graph, gone: Mask, forward: Hops, backward: Hops) -> pd.DataFrame:
     """Return the edges after the removal, ids unchanged: kept, moved to neighbours, bridged."""
     edges = graph.edges
     src, dst = (edges[c].to_numpy().astype(np.int64) for c in ("src", "dst"))
@@ -149,16 +149,16 @@ def _moved(graph: Graph, gone: Mask, forward: Hops, backward: Hops) -> pd.DataFr
     shift[at_src] += backward.shift[src[at_src]]
     shift[at_dst] += forward.shift[dst[at_dst]]
     lands = (new_src >= 0) & (new_dst >= 0) & ((new_src != new_dst) | (shift > 0))
-    kept = chosen(
+    kept = take_rows(
         edges.assign(
             src=new_src.astype(np.int32), dst=new_dst.astype(np.int32), shift=shift.astype(np.int32)
         ),
         ~cut | (~ends & lands),
     )
-    return _bridged(graph, kept, gone, forward, is_in(edges["kind"], *CHAINS) & cut)
+    return _bridge_gaps(graph, kept, gone, forward, is_in(edges["kind"], *CHAINS) & cut)
 
 
-def _bridged(
+def _bridge_gaps(
     graph: Graph, kept: pd.DataFrame, gone: Mask, forward: Hops, cut: Mask
 ) -> pd.DataFrame:
     """Add the chain edges that jump over what was removed."""

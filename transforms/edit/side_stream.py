@@ -1,7 +1,7 @@
 """Put new work on a stream of its own: a lane, its tasks in order, and the calls that launch them.
 
 In: a graph. Out: a new one whose last rows are the new tasks. What they wait for and what waits for
-them is said with `after`.
+them is said with `add_waits`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def run_aside(
     return replace(graph, edges=edge_rows(graph.edges, launched, rows, "launch", lag)), rows
 
 
-def after(graph: Graph, src: Rows, dst: Rows) -> Graph:
+def add_waits(graph: Graph, src: Rows, dst: Rows) -> Graph:
     """Return *graph* in which each of *dst* waits for the end of *src*; −1 stands for nothing."""
     known = (src >= 0) & (dst >= 0)
     return replace(graph, edges=edge_rows(graph.edges, src[known], dst[known], "event", 0))

@@ -11,7 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.costs.operators import parse_shapes, task_operator_classes
 from foretrace.transforms.edit.columns import is_in
-from foretrace.transforms.edit.parameters import stated, whole
+from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.primitives import scale
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import has_device, require
@@ -66,17 +66,21 @@ def cpu_cores(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     whole("n", n, 1)
     key = "cores" if has_device(graph) else "threads"
     known = (graph.meta.machine or {}).get(key)
-    before = stated("recorded", recorded, known, key)
+    before = reconcile("recorded", recorded, known, key)
     if not before:
         raise TransformError(f"the trace does not say its number of {key}; give recorded=...")
     if before == n:
         return graph
-    changed = _shared(graph, int(before), n) if key == "cores" else _threads(graph, int(before), n)
+    changed = (
+        _share_cores(graph, int(before), n)
+        if key == "cores"
+        else _divide_operators(graph, int(before), n)
+    )
     machine = {**(graph.meta.machine or {}), key: n, "cores": n}
     return replace(changed, meta=replace(graph.meta, machine=machine))
 
 
-def _threads(graph: Graph, before: int, after: int) -> Graph:
+def _divide_operators(graph: Graph, before: int, after: int) -> Graph:
     """Divide every operator of a CPU job among *after* threads instead of *before*."""
     found = task_operator_classes(graph)
     work = is_in(graph.tasks["kind"], "host") & ~is_in(graph.tasks["phase"], "load")
@@ -112,7 +116,7 @@ def _largest(shapes: str) -> float:
     return max((float(np.prod(s)) for s in parse_shapes(shapes) if s), default=np.inf)
 
 
-def _shared(graph: Graph, before: int, after: int) -> Graph:
+def _share_cores(graph: Graph, before: int, after: int) -> Graph:
     """Let the threads and loader workers of a GPU job share *after* cores."""
     loader: dict[str, Any] = dict(graph.meta.loader or {})
     busy = loader.get("cpu_share")

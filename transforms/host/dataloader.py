@@ -9,9 +9,9 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, pad
-from foretrace.transforms.edit.parameters import stated, whole
+from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.primitives import edge_rows, insert
-from foretrace.transforms.edit.provenance import add_note, told
+from foretrace.transforms.edit.provenance import add_note, mark_measured
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import first_per_step, has_device
 from foretrace.transforms.measured.segments import any_segment_ns
@@ -85,8 +85,8 @@ def dataloader(
     changed = graph
     consumers = loading.consumers
     if loading.on_main:
-        changed, consumers = _handed_over(graph, loading)
-    changed = _with_workers(changed, consumers, loading.batch_ns, workers, prefetch)
+        changed, consumers = _hand_over(graph, loading)
+    changed = _add_workers(changed, consumers, loading.batch_ns, workers, prefetch)
     gone = pad(loading.tasks, len(changed.tasks))
     changed = remove(changed, gone, gaps="drop")
     meta = replace(
@@ -105,7 +105,7 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
     loads = is_in(tasks["kind"], "load")
     known = graph.meta.loader or {}
     if loads.any():
-        old = stated("recorded_workers", recorded_workers, known.get("workers"), "workers")
+        old = reconcile("recorded_workers", recorded_workers, known.get("workers"), "workers")
         if not old:
             raise TransformError(
                 "the trace does not say how many workers it ran; give recorded_workers=..."
@@ -164,13 +164,13 @@ def _inline(graph: Graph, loading: _Loading) -> Graph:
     return add_note(remove(graph, gone), "dataloader: batches are loaded in the training process")
 
 
-def _handed_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
+def _hand_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
     """Replace the training process' own loading by taking over finished batches."""
     measured = any_segment_ns(graph, "handover")
     known = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
     handover = known if measured is None else round(measured)
     return insert(
-        graph if measured is None else told(graph),
+        graph if measured is None else mark_measured(graph),
         loading.consumers,
         place="before",
         name="take a batch from a worker (predicted)",
@@ -199,7 +199,7 @@ def _waiting(loader: dict[str, Any], batch_ns: float) -> float:
     return 0.0 if share is None else min((alone or batch_ns) * (1 - share), batch_ns)
 
 
-def _with_workers(
+def _add_workers(
     graph: Graph, consumers: Rows, batch_ns: float, workers: int, prefetch: int
 ) -> Graph:
     """Add one load per step; worker w makes batches w, w + workers, … and may run ahead."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, labelled, matches
+from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, matches, set_label
 from foretrace.transforms.edit.primitives import chain, edge_rows
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import hops, remove
@@ -70,7 +70,7 @@ def overlap_h2d(graph: Graph) -> Graph:
     calls = np.zeros(len(tasks), bool)
     calls[call[copies]] = True
     syncs = _syncs_after(graph, calls)
-    moved = _on_own_stream(_unblocked(graph, calls), copies, by[copies])
+    moved = _on_own_stream(_unblock(graph, calls), copies, by[copies])
     gone = np.zeros(len(moved.tasks), bool)
     gone[copies] = True
     gone[np.flatnonzero(syncs)] = True
@@ -100,7 +100,7 @@ def _syncs_after(graph: Graph, calls: Mask) -> Mask:
     return found
 
 
-def _unblocked(graph: Graph, calls: Mask) -> Graph:
+def _unblock(graph: Graph, calls: Mask) -> Graph:
     """Let the calls that upload return as soon as they have issued the copy."""
     tasks = graph.tasks
     work = tasks["work_ns"].to_numpy()
@@ -109,8 +109,8 @@ def _unblocked(graph: Graph, calls: Mask) -> Graph:
         graph,
         tasks=tasks.assign(
             work_ns=np.where(shorter, graph.platform.launch_ns, work),
-            cost=labelled(tasks["cost"], shorter, "prior"),
-            wait=labelled(tasks["wait"], calls, "none"),
+            cost=set_label(tasks["cost"], shorter, "prior"),
+            wait=set_label(tasks["wait"], calls, "none"),
         ),
     )
 
@@ -138,8 +138,8 @@ def _on_own_stream(graph: Graph, copies: Rows, launches: Rows) -> Graph:
     changed = np.zeros(len(new), bool)
     changed[rows[pageable]] = True
     new = new.assign(
-        cost=labelled(new["cost"], changed, "prior"),
-        name=labelled(new["name"], changed, "Memcpy HtoD (Pinned -> Device)"),
+        cost=set_label(new["cost"], changed, "prior"),
+        name=set_label(new["name"], changed, "Memcpy HtoD (Pinned -> Device)"),
     )
     dst = graph.edges["dst"].to_numpy().copy()
     dst[launches] = rows

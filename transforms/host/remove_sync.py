@@ -9,7 +9,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.transforms.edit.columns import is_in, labelled, matches
+from foretrace.transforms.edit.columns import is_in, matches, set_label
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import call_of, has_device, require, within_operator
@@ -67,7 +67,7 @@ def remove_sync(
     gone = where & ~uploads
     call = call_of(graph)
     copies = (call >= 0) & gone[call]
-    quiet = tasks.assign(wait=labelled(tasks["wait"], uploads, "none"))
+    quiet = tasks.assign(wait=set_label(tasks["wait"], uploads, "none"))
     changed = remove(replace(graph, tasks=quiet), gone | copies)
     return add_note(changed, "remove_sync: nobody needs the values that the job waited for")
 

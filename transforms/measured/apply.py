@@ -14,13 +14,13 @@ import pandas as pd
 
 from foretrace.transforms.edit.columns import is_in, pad
 from foretrace.transforms.edit.primitives import chain, insert, insert_kernels, scale
-from foretrace.transforms.edit.provenance import add_note, told
+from foretrace.transforms.edit.provenance import add_note, mark_measured
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import on_device
 from foretrace.transforms.measured.calibration import calibration_of
 from foretrace.transforms.measured.change import name_of
 from foretrace.transforms.measured.job_identity import LEAST_SHARE
-from foretrace.transforms.measured.operator_diff import NewForm, new_form, ratio, summed
+from foretrace.transforms.measured.operator_diff import NewForm, new_form, ratio, sum_by_place
 from foretrace.transforms.measured.operator_matching import (
     changeable,
     entries_of_operators,
@@ -68,21 +68,23 @@ def apply_measured(graph: Graph, change: Transform, *, rest: Floats | None = Non
     if not len(before) or not len(after):
         return None
     form = new_form(before, after)
-    seen = _seen(graph, before, form)
+    seen = _cover(graph, before, form)
     if seen.share < LEAST_SHARE:
         return None
-    changed = _scaled(graph, form, seen)
+    changed = _scale_covered(graph, form, seen)
     if rest is not None:
         changed = scale(changed, changeable(graph) & ~seen.known, rest, cost="roofline")
-    changed = _with_new(changed, graph, form, seen)
+    changed = _insert_new(changed, graph, form, seen)
     gone = seen.known & np.append(form.is_gone, False)[seen.position]
     changed = remove(changed, pad(gone, len(changed.tasks)), gaps="drop")
     name, covered = name_of(change), f"{seen.share:.0%} of forward and backward"
-    return add_note(told(changed), f"{name}: costs measured operator by operator, {covered}")
+    return add_note(
+        mark_measured(changed), f"{name}: costs measured operator by operator, {covered}"
+    )
 
 
 @dataclass(frozen=True)
-class Seen:
+class Coverage:
     """A calibrated list found in a recording.
 
     ``position`` is the entry of each task (−1: none), ``known`` where its new cost is known, a
@@ -103,21 +105,21 @@ def added_ns(graph: Graph, change: Transform) -> float | None:
     calibration = calibration_of(graph)
     if calibration is None or not len(new := calibration.after(change)):
         return None
-    seen = _seen(graph, calibration.before, new_form(calibration.before, new))
+    seen = _cover(graph, calibration.before, new_form(calibration.before, new))
     times = new["ns"][new["of"] < 0]
     if seen.share < LEAST_SHARE or times.isna().any():
         return None
     return float(times.sum() * seen.pace)
 
 
-def _seen(graph: Graph, before: pd.DataFrame, form: NewForm) -> Seen:
+def _cover(graph: Graph, before: pd.DataFrame, form: NewForm) -> Coverage:
     of_operator = entries_of_operators(graph, before)
     position = entries_of_tasks(graph, of_operator)
     known = (position >= 0) & np.append(form.is_timed, False)[position]
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     recorded = _recorded_ns(graph, of_operator, len(before))
     both = np.isfinite(recorded) & (form.before.host > 0)
-    return Seen(
+    return Coverage(
         position=position,
         known=known,
         share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)),
@@ -131,10 +133,10 @@ def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
     rows = roots(graph, of_operator)
     times = graph.operators["duration_ns"].to_numpy()[rows]
     counted = np.bincount(of_operator[rows], minlength=count).astype(np.float64)
-    return ratio(summed(of_operator[rows], times, count), counted)
+    return ratio(sum_by_place(of_operator[rows], times, count), counted)
 
 
-def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
+def _scale_covered(graph: Graph, form: NewForm, seen: Coverage) -> Graph:
     """Let every matched task cost what its operator's new form costs."""
     device = on_device(graph)
     stays = seen.known & ~np.append(form.is_gone, False)[seen.position]
@@ -149,7 +151,7 @@ def _scaled(graph: Graph, form: NewForm, seen: Seen) -> Graph:
     return graph
 
 
-def _host_factors(form: NewForm, seen: Seen) -> Floats:
+def _host_factors(form: NewForm, seen: Coverage) -> Floats:
     """Return the factor of each entry: the ratio; of another kernel, what gives its time alone.
 
     Where a device runs the kernel the host only calls it: there the difference is added.
@@ -161,7 +163,7 @@ def _host_factors(form: NewForm, seen: Seen) -> Floats:
     return np.where(form.is_other & np.isfinite(alone), alone, scaled)
 
 
-def _with_new(changed: Graph, graph: Graph, form: NewForm, seen: Seen) -> Graph:
+def _insert_new(changed: Graph, graph: Graph, form: NewForm, seen: Coverage) -> Graph:
     """Put the operators that the change adds behind the entries that they follow."""
     if not len(form.new):
         return changed

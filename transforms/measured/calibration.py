@@ -192,7 +192,7 @@ def _read(source: str | Path | bytes, where: str) -> Calibration:
     )
     threads, sizes = described.get("threads"), described.get("parameter_bytes")
     return Calibration(
-        _checked(entries, where),
+        _check(entries, where),
         source=where,
         device=str(described.get("device") or ""),
         threads=threads if isinstance(threads, int) else None,
@@ -216,7 +216,7 @@ def _column(values: pa.ChunkedArray, column: Column, where: str) -> Any:
     return values.cast(column.dtype.replace("float64", "double")).fill_null(empty).to_numpy()
 
 
-def _checked(entries: pd.DataFrame, where: str) -> pd.DataFrame:
+def _check(entries: pd.DataFrame, where: str) -> pd.DataFrame:
     """Return *entries* in order, or say what makes them impossible."""
     entries = entries.sort_values(["change", "list", "position"], kind="stable")
     entries = entries.reset_index(drop=True)
@@ -239,11 +239,11 @@ def _checked(entries: pd.DataFrame, where: str) -> pd.DataFrame:
         raise TraceError(f"{where}: column 'of' points at no row of the list 'before'")
     for change, rows in after.groupby("change", observed=True):
         if not str(change).startswith(REPEATED):  # its list holds additions only
-            _refuse_what_is_cut(before, rows, f"{where}: the list after {change}")
+            _refuse_cut_lists(before, rows, f"{where}: the list after {change}")
     return entries
 
 
-def _refuse_what_is_cut(before: pd.DataFrame, after: pd.DataFrame, what: str) -> None:
+def _refuse_cut_lists(before: pd.DataFrame, after: pd.DataFrame, what: str) -> None:
     """Raise where the list *after* a change lacks too many of the operators *before*."""
     kept = after["of"][after["of"] >= 0]
     if (kept.diff() < 0).any():

@@ -60,7 +60,9 @@ def new_form(before: pd.DataFrame, after: pd.DataFrame) -> NewForm:
     of = after["of"].to_numpy().astype(np.int64)
     replaces = of >= 0
     old = Times(*(before[c].to_numpy(np.float64) for c in ("ns", "device_ns")))
-    new = Times(*(summed(of[replaces], after[c][replaces], count) for c in ("ns", "device_ns")))
+    new = Times(
+        *(sum_by_place(of[replaces], after[c][replaces], count) for c in ("ns", "device_ns"))
+    )
     is_gone = np.bincount(of[replaces], minlength=count) == 0
     entries = list(zip(before["operator"], before["arguments"].astype(str), strict=True))
     listed = zip(of, after["operator"], after["arguments"].astype(str), strict=True)
@@ -83,7 +85,7 @@ def new_form(before: pd.DataFrame, after: pd.DataFrame) -> NewForm:
     )
 
 
-def summed(at: Rows, values: Any, count: int) -> Floats:
+def sum_by_place(at: Rows, values: Any, count: int) -> Floats:
     """Return the sums of *values* by their place *at*, for *count* places."""
     return np.bincount(at, np.asarray(values, np.float64), count).astype(np.float64)
 

@@ -47,7 +47,7 @@ def entries_of_operators(graph: Graph, before: pd.DataFrame) -> Rows:
     is_root = root == np.arange(len(root))
     for step in range(graph.steps):
         rows = np.flatnonzero(is_root & (steps == step))
-        recorded, listed = _aligned(tuple(names[rows].tolist()), wanted)
+        recorded, listed = _align(tuple(names[rows].tolist()), wanted)
         position[rows[recorded]] = listed
     inside = root >= 0
     position[:-1][inside] = position[root[inside]]
@@ -72,10 +72,10 @@ def _outermost(operators: pd.DataFrame, forms: set[str]) -> Rows:
 
 
 @lru_cache(maxsize=64)
-def _aligned(recorded: tuple[str, ...], listed: tuple[str, ...]) -> tuple[Rows, Rows]:
+def _align(recorded: tuple[str, ...], listed: tuple[str, ...]) -> tuple[Rows, Rows]:
     """Return the indices of both sequences that belong together; steps are alike, so remembered.
 
-    >>> [rows.tolist() for rows in _aligned(("mm", "add", "relu"), ("mm", "relu"))]
+    >>> [rows.tolist() for rows in _align(("mm", "add", "relu"), ("mm", "relu"))]
     [[0, 2], [0, 1]]
     """
     if recorded == listed:

@@ -11,7 +11,7 @@ import numpy as np
 
 from foretrace.transforms.edit.columns import is_in, pad
 from foretrace.transforms.edit.primitives import insert
-from foretrace.transforms.edit.provenance import add_note, told
+from foretrace.transforms.edit.provenance import add_note, mark_measured
 from foretrace.transforms.edit.remove import remove
 from foretrace.transforms.edit.select import first_per_step, has_device
 from foretrace.transforms.measured.calibration import calibration_of
@@ -41,7 +41,7 @@ def segment_ratio(graph: Graph, operator: str, change: Transform) -> float | Non
     return None if not old or new is None else new / old
 
 
-def measured_update(graph: Graph, where: Mask, change: Transform) -> Graph | None:
+def apply_measured_update(graph: Graph, where: Mask, change: Transform) -> Graph | None:
     """Return *graph* with the update's host tasks *where* replaced by one, as *change* measured.
 
     What the recording shows of the update, time between its tasks included, is multiplied by the
@@ -68,4 +68,4 @@ def measured_update(graph: Graph, where: Mask, change: Transform) -> Graph | Non
     )
     changed = remove(changed, pad(where, len(changed.tasks)), gaps="drop")
     text = f"{name_of(change)}: a whole update takes {ratio:.3g} times as long (measured)"
-    return add_note(told(changed), text)
+    return add_note(mark_measured(changed), text)

@@ -14,9 +14,9 @@ from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import activations
 from foretrace.transforms.costs.operators import operator_class
 from foretrace.transforms.costs.peak_memory import keep
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled, matches
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, set_label
 from foretrace.transforms.edit.primitives import chain, edge_rows, insert
-from foretrace.transforms.edit.provenance import add_note, told
+from foretrace.transforms.edit.provenance import add_note, mark_measured
 from foretrace.transforms.edit.select import call_of, modules_matching, on_device, require
 from foretrace.transforms.measured.segments import segment_ns
 
@@ -100,9 +100,9 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     once = (SEGMENT_NS, "prior") if measured is None else (round(measured), "measured")
     changed, again = _host_again(graph, rows, anchor[key[rows]], once)
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
-    changed = changed if measured is None else told(changed)
+    changed = changed if measured is None else mark_measured(changed)
     return add_note(
-        keep(changed, _kept(graph, call)),
+        keep(changed, _kept_share(graph, call)),
         f"activation_checkpoint: {names[0]}"
         f"{f' and {len(names) - 1} others' if len(names) > 1 else ''} computed twice per step",
         "activation_checkpoint: the memory that becomes free is not used for a bigger batch",
@@ -151,7 +151,7 @@ def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
     return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in found))
 
 
-def _kept(graph: Graph, call: Rows) -> float:
+def _kept_share(graph: Graph, call: Rows) -> float:
     """Return the share of activations that is kept: all outside the calls, and the largest's."""
     kept = activations(graph)
     size, of_call = np.nan_to_num(kept.size), call[kept.forward]
@@ -185,7 +185,7 @@ def _in_order(graph: Graph, rows: Rows) -> Rows:
     return rows[np.lexsort((rows, graph.tasks["start_ns"].to_numpy()[rows]))]
 
 
-def _copied(graph: Graph, rows: Rows) -> dict[str, Any]:
+def _copied_columns(graph: Graph, rows: Rows) -> dict[str, Any]:
     return {name: graph.tasks[name].iloc[rows].array for name in CARRIED}
 
 
@@ -202,7 +202,7 @@ def _host_again(
         place="before",
         name="checkpoint (predicted)",
         kind="host",
-        work_ns=once[0] + SAVED_NS * _saved(graph, rows, anchors),
+        work_ns=once[0] + SAVED_NS * _saved_tensors(graph, rows, anchors),
         cost=once[1],
     )
     changed, again = insert(
@@ -211,12 +211,12 @@ def _host_again(
         place="before",
         gap_ns=np.where(goes_on, lags[outgoing], 0),
         kind="host",
-        **_copied(graph, rows),
+        **_copied_columns(graph, rows),
     )
     return _with_kinds(changed, graph, rows, again), again
 
 
-def _saved(graph: Graph, rows: Rows, anchors: Rows) -> Rows:
+def _saved_tensors(graph: Graph, rows: Rows, anchors: Rows) -> Rows:
     """Return how many tensors the operators of *rows* keep for backward, per distinct anchor."""
     operators = graph.operators
     distinct, number = np.unique(anchors, return_inverse=True)
@@ -244,7 +244,7 @@ def _device_again(graph: Graph, changed: Graph, rows: Rows, again: Rows, anchors
     start = graph.tasks["start_ns"].to_numpy()[src[edges]]
     order = np.lexsort((dst[edges], src[edges], start, places))
     edges, places = edges[order], places[order]
-    columns = _copied(graph, dst[edges])
+    columns = _copied_columns(graph, dst[edges])
     changed, kernels = insert(changed, places, place="before", kind="kernel", **columns)
     changed = _with_kinds(changed, graph, dst[edges], kernels)
     lag, shift = (graph.edges[c].to_numpy()[edges] for c in ("lag_ns", "shift"))
@@ -272,5 +272,5 @@ def _with_kinds(changed: Graph, graph: Graph, rows: Rows, again: Rows) -> Graph:
     for kind in kinds.unique():
         where = np.zeros(len(tasks), bool)
         where[again[(kinds == kind).to_numpy()]] = True
-        tasks = tasks.assign(kind=labelled(tasks["kind"], where, str(kind)))
+        tasks = tasks.assign(kind=set_label(tasks["kind"], where, str(kind)))
     return replace(changed, tasks=tasks)

@@ -11,7 +11,7 @@ from foretrace.transforms.costs.activations import Activations, activations
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.operators import RELU
 from foretrace.transforms.costs.peak_memory import keep
-from foretrace.transforms.costs.rules import floor_ns, streamed_ns
+from foretrace.transforms.costs.rules import floor_ns, streaming_ns
 from foretrace.transforms.edit.columns import Mask, matches
 from foretrace.transforms.edit.parameters import positive, whole
 from foretrace.transforms.edit.primitives import insert_kernels
@@ -80,8 +80,8 @@ def gist(graph: Graph, *, nonzero: float = 0.4, lossy_bits: int | None = None) -
     where = require(share < 1, graph, "activation of known size that an encoding makes smaller")
     chosen, left = kept.where(where), share[where]
     decoded = chosen.kind != "pool"
-    changed = _inserted(graph, chosen.forward, "after", "encode", chosen.size * (1 + left))
-    changed = _inserted(
+    changed = _insert_codec(graph, chosen.forward, "after", "encode", chosen.size * (1 + left))
+    changed = _insert_codec(
         changed,
         chosen.backward[decoded],
         "before",
@@ -107,14 +107,14 @@ def _behind_relu(graph: Graph, kept: Activations) -> Mask:
     return wrote & np.isin(kept.kind, ["conv", "gemm"])
 
 
-def _inserted(
+def _insert_codec(
     graph: Graph, anchors: Rows, place: str, what: str, moved: npt.NDArray[np.float64]
 ) -> Graph:
     """Insert one kernel beside each anchor that moves so many bytes."""
     if not len(anchors):
         return graph
     device, floor = hardware(graph), floor_ns(graph)
-    times = [streamed_ns(size, device, floor) for size in moved.tolist()]
+    times = [streaming_ns(size, device, floor) for size in moved.tolist()]
     known = [time for time in times if time is not None]
     work = known if len(known) == len(times) else [floor] * len(times)
     graph, _ = insert_kernels(

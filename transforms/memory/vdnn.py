@@ -13,7 +13,7 @@ from foretrace.transforms.edit.parameters import choice, positive, whole
 from foretrace.transforms.edit.primitives import whole_ns
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import call_of, has_device, task_before
-from foretrace.transforms.edit.side_stream import add_stream, after, run_aside
+from foretrace.transforms.edit.side_stream import add_stream, add_waits, run_aside
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -69,10 +69,10 @@ def vdnn(graph: Graph, *, policy: str = "all", pcie_gbps: float = 12.0, prefetch
     choice("policy", policy, POLICIES)
     positive("pcie_gbps", pcie_gbps)
     whole("prefetch", prefetch, 1)
-    kept = _chosen(graph, policy)
+    kept = _choose_tensors(graph, policy)
     order = np.lexsort((_starts(graph, kept.forward), _steps(graph, kept.forward)))
     kept = kept.where(order)
-    away, turn = _offloaded(graph, kept, prefetch)
+    away, turn = _plan_offload(graph, kept, prefetch)
     if not away.any():
         raise TransformError(
             f"nothing to change: no layer but the last, which keeps its input (prefetch={prefetch})"
@@ -89,7 +89,7 @@ def vdnn(graph: Graph, *, policy: str = "all", pcie_gbps: float = 12.0, prefetch
     )
 
 
-def _chosen(graph: Graph, policy: str) -> Activations:
+def _choose_tensors(graph: Graph, policy: str) -> Activations:
     """Return the tensors to be parked: those of known size that a launched kernel needs later."""
     if not has_device(graph):
         raise TransformError("vdnn needs a device whose memory is short; this is a CPU job")
@@ -120,7 +120,7 @@ def _steps(graph: Graph, rows: Rows) -> Rows:
     return steps
 
 
-def _offloaded(graph: Graph, kept: Activations, prefetch: int) -> tuple[Mask, Rows]:
+def _plan_offload(graph: Graph, kept: Activations, prefetch: int) -> tuple[Mask, Rows]:
     """Tell which tensors leave, and per tensor the backward task that triggers its return.
 
     In the order in which backward needs them, a tensor comes back when the one *prefetch* before
@@ -143,11 +143,11 @@ def _offload(graph: Graph, kept: Activations, away: Mask, pcie_gbps: float, pref
     writer, call = kept.writer[rows], call_of(graph)[readers]
     ready = np.where(writer >= 0, writer, readers)
     graph, copies = _copies(graph, readers, call, kept.size[rows] / pcie_gbps, "DtoH", kept, rows)
-    graph = after(graph, ready, copies)
+    graph = add_waits(graph, ready, copies)
     later = np.minimum(rows + prefetch, len(kept) - 1)
     step = _steps(graph, kept.forward)
     waits = np.where((later > rows) & (step[later] == step[rows]), kept.forward[later], -1)
-    return after(graph, copies, waits)
+    return add_waits(graph, copies, waits)
 
 
 def _fetch(graph: Graph, kept: Activations, away: Mask, turn: Rows, pcie_gbps: float) -> Graph:
@@ -158,8 +158,8 @@ def _fetch(graph: Graph, kept: Activations, away: Mask, turn: Rows, pcie_gbps: f
     graph, copies = _copies(
         graph, turn[rows], call, kept.size[rows] / pcie_gbps, "HtoD", kept, rows
     )
-    graph = after(graph, starts, copies)
-    return after(graph, copies, kept.backward[rows])
+    graph = add_waits(graph, starts, copies)
+    return add_waits(graph, copies, kept.backward[rows])
 
 
 def _copies(

@@ -13,10 +13,10 @@ from foretrace.graph.literal import literal
 from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
 from foretrace.transforms.costs.optimizer_traffic import (
+    count_fused_passes,
     find_any_update,
     find_update,
-    passes_of,
-    state_passes,
+    memory_passes,
 )
 from tests.support.jobs.simple import META, cpu_job, gpu_job
 from tests.transforms.edit.test_primitives import links
@@ -46,15 +46,15 @@ ADAM = [
 )
 def test_a_name_tells_the_memory_passes(name: str, passes: int) -> None:
     """Pointers of element-wise kernels, lists read and written of multi-tensor ones."""
-    assert passes_of(name) == passes
+    assert memory_passes(name) == passes
 
 
 def test_what_the_recorder_saw_decides_the_fused_passes() -> None:
     """Else a square root gives Adam away, and one kind of kernel plain SGD."""
-    assert state_passes({"state_passes": 5}, ["sqrt"], {}) == 5
-    assert state_passes(None, ["mul", "Sqrt<float>"], {}) == 7
-    assert state_passes({}, ["mul", "add"], {}) == 5
-    assert state_passes({}, ["add"], {}) == 3
+    assert count_fused_passes({"state_passes": 5}, ["sqrt"], {}) == 5
+    assert count_fused_passes(None, ["mul", "Sqrt<float>"], {}) == 7
+    assert count_fused_passes({}, ["mul", "add"], {}) == 5
+    assert count_fused_passes({}, ["add"], {}) == 3
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_the_recorder_saw_decides_the_fused_passes() -> None:
 )
 def test_kernels_give_the_optimizer_away(names: dict[str, float], passes: int) -> None:
     """Adam scales two moments, RMSprop one, Adagrad none; a lambda is no LAMB."""
-    assert state_passes(None, list(names), names) == passes
+    assert count_fused_passes(None, list(names), names) == passes
 
 
 def test_the_user_may_know_better() -> None:
@@ -91,7 +91,7 @@ def test_what_is_fused_can_still_be_read() -> None:
     name = "multi_tensor_apply_kernel<TensorListMetadata<4>, AdamFunctor<float>>"
     update = find_any_update(literal([(name, "kernel", 0, 70_000, "optimizer")] * 2))
 
-    assert (update.passes, update.state_passes, update.tensors) == (7, 7, 72)
+    assert (update.memory_passes, update.fused_passes, update.tensors) == (7, 7, 72)
     assert update.pass_ns == pytest.approx(20_000, rel=0.01)
 
 
@@ -145,9 +145,9 @@ def test_time_tells_how_often_a_multi_tensor_kernel_ran() -> None:
     """20 us per pass: the multiplication's 80 us are two of 2 passes, so 13 in all."""
     update = find_update(foreach_adam())
 
-    assert update.passes == 13
+    assert update.memory_passes == 13
     assert update.pass_ns == pytest.approx(20_000, rel=0.01)
-    assert update.state_passes == 7
+    assert update.fused_passes == 7
 
 
 def test_unscaling_is_no_part_of_the_update() -> None:

@@ -12,7 +12,7 @@ import torch
 from foretrace.graph.literal import literal
 from foretrace.tracer.recording.matmul_probe import product_rates
 from foretrace.transforms.compute.amp.amp import amp
-from foretrace.transforms.costs.cpu_matmul import interpolated, product_ns
+from foretrace.transforms.costs.cpu_matmul import interpolate, matmul_ns
 from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ LINEAR = ("aten::addmm", "[[8],[4,16],[16,8]]", "forward", -1)
 
 def test_a_forward_product_takes_its_flops_over_its_rate() -> None:
     """2 * 4 * 16 * 8 flops at 10 GFLOP/s are 102.4 ns."""
-    found = product_ns(job(LINEAR), RATES, "bf16")
+    found = matmul_ns(job(LINEAR), RATES, "bf16")
 
     assert found.tolist() == [pytest.approx(102.4)]
 
@@ -65,7 +65,7 @@ def test_backward_products_are_told_apart_by_their_result() -> None:
         ("aten::mm", "[[8,4],[4,16]]", "backward", -1),
     )
 
-    found = product_ns(graph, RATES, "bf16")
+    found = matmul_ns(graph, RATES, "bf16")
 
     assert found.tolist() == pytest.approx([102.4, 1024.0, 51.2])
 
@@ -77,7 +77,7 @@ def test_convolutions_count_both_gradients() -> None:
         ("aten::convolution_backward", "[[2,2,3,3],[2,2,3,3],[2,2,3,3]]", "backward", -1),
     )
 
-    found = product_ns(graph, RATES, "bf16")
+    found = matmul_ns(graph, RATES, "bf16")
 
     assert found.tolist() == pytest.approx([648.0, 648.0])
 
@@ -90,7 +90,7 @@ def test_counted_flops_know_a_stride() -> None:
     )
     graph = replace(graph, operators=graph.operators.assign(flops=[200.0, np.nan]))
 
-    found = product_ns(graph, RATES, "bf16")
+    found = matmul_ns(graph, RATES, "bf16")
 
     assert np.isnan(found[0])
     assert found[1] == pytest.approx(100.0)
@@ -107,7 +107,7 @@ def test_counted_flops_know_a_stride() -> None:
 )
 def test_what_is_no_known_product_stays_unknown(name: str, shapes: str) -> None:
     """Other operators, and products whose shapes do not tell."""
-    found = product_ns(job((name, shapes, "forward", -1)), RATES, "bf16")
+    found = matmul_ns(job((name, shapes, "forward", -1)), RATES, "bf16")
 
     assert np.isnan(found).all()
 
@@ -137,7 +137,7 @@ def test_rates_are_interpolated_on_a_log_line() -> None:
     """Flat outside the probed sizes."""
     points = [[100, 1.0], [10_000, 4.0]]
 
-    assert [interpolated(points, s) for s in (1, 1_000, 1e9)] == pytest.approx([1, 2, 4])
+    assert [interpolate(points, s) for s in (1, 1_000, 1e9)] == pytest.approx([1, 2, 4])
 
 
 def test_the_probe_times_every_kind_in_both_precisions() -> None:

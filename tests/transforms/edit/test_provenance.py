@@ -14,10 +14,10 @@ from foretrace.graph.shared_links import Network, with_network
 from foretrace.graph.state import Applied
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.edit.provenance import (
+    add_warning,
     applied,
-    more_samples,
+    grow_samples,
     samples,
-    warned,
     warnings,
 )
 from foretrace.transforms.scenario import apply, parse_scenario
@@ -100,7 +100,7 @@ def test_what_multiplies_is_an_assumption() -> None:
 
 def test_warnings_reach_the_prediction() -> None:
     """Those of the what-ifs, not those that the graph had before."""
-    graph = warned(device_bound(), "of old")
+    graph = add_warning(device_bound(), "of old")
     found = predict(graph, parse_scenario(["faster_kernels(speedup=1)"]))
 
     assert "faster_kernels(speedup=1) changes nothing in this job" in found.warnings
@@ -116,7 +116,7 @@ def test_samples_count_where_the_batch_is_unknown() -> None:
     assert found.samples == 1 / 32
     assert found.speedup == pytest.approx(1, rel=0.1)
     assert found.samples_before is None
-    assert samples(more_samples(more_samples(graph, 2), 3)) == 6
+    assert samples(grow_samples(grow_samples(graph, 2), 3)) == 6
 
 
 def test_accumulated_batches_are_samples() -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.costs.cpu_matmul import nearest, product_ns
+from foretrace.transforms.costs.cpu_matmul import matmul_ns, nearest
 from foretrace.transforms.costs.operators import autocast, parse_shapes, task_operator_classes
-from foretrace.transforms.costs.rules import TOUCHED, machine_rate, partly_halved
+from foretrace.transforms.costs.rules import TOUCHED, halve_part, machine_rate
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.primitives import insert, scale
 from foretrace.transforms.edit.provenance import add_note
@@ -52,7 +52,7 @@ def amp_on_host(graph: Graph, dtype: str) -> Graph:
     factor = np.where(inside, known, peaks)
     changed = scale(graph, product | convolution | (host & inside), factor, cost="roofline")
     memory = host & np.isin(classes, MEMORY) & ~inside
-    changed = scale(changed, memory, partly_halved(TOUCHED), cost="prior")
+    changed = scale(changed, memory, halve_part(TOUCHED), cost="prior")
     changed = _with_casts(changed, rates["cast_gbps"])
     return add_note(
         changed,
@@ -87,13 +87,13 @@ def _known_factors(graph: Graph, where: Mask) -> npt.NDArray[np.float64]:
     rates, operator = machine.get("products"), graph.tasks["operator"].to_numpy()
     if not rates or not len(graph.operators):
         return np.full(len(operator), np.nan)
-    after = product_ns(graph, rates, "bf16")
+    after = matmul_ns(graph, rates, "bf16")
     is_product = np.isfinite(after)
     rows = np.where(is_product, np.arange(len(after), dtype=np.float64), np.nan)
     product = np.append(nearest(graph.operators["parent"].to_numpy(), rows), np.nan)[operator]
     found = np.nan_to_num(product, nan=-1).astype(np.int64)
     if machine.get("has_bf16"):
-        before = product_ns(graph, rates, "fp32")
+        before = matmul_ns(graph, rates, "fp32")
     else:
         spent = where & (found >= 0)
         work = graph.tasks["work_ns"].to_numpy()[spent]

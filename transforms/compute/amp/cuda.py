@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.compute.amp.grad_scaler import with_scaler
+from foretrace.transforms.compute.amp.grad_scaler import add_scaler
 from foretrace.transforms.costs.devices import Hardware, hardware
 from foretrace.transforms.costs.kernel_names import classes, precisions
 from foretrace.transforms.costs.operators import autocast
@@ -20,10 +20,10 @@ from foretrace.transforms.costs.rules import (
     Cost,
     attention_speedup,
     floor_ns,
+    halve_part,
     matrix_speedup,
     model_streams,
-    partly_halved,
-    shortened,
+    shorten,
 )
 from foretrace.transforms.edit.columns import Mask, Rows, by_category, is_in, matches
 from foretrace.transforms.edit.primitives import insert_kernels, scale
@@ -115,14 +115,14 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
             "matrix products is not in 16 bits already"
         )
     update = _update(graph)
-    scaled = _scaled(graph, kernels, device, dtype, attention)
+    scaled = _scale_kernels(graph, kernels, device, dtype, attention)
     scaled = _weight_casts(scaled, kernels, matrix, update)
     scaled = _norm_casts(scaled, kernels)
     notes = [f"amp: attention kernels after the change are {attention}"] * bool(
         (heavy & ~matrix).any()
     )
     if dtype == "fp16" and update is not None:
-        scaled = with_scaler(scaled, update)
+        scaled = add_scaler(scaled, update)
         notes.append("amp: the gradient scaler waits for the device once per step")
     elif dtype == "fp16":
         notes.append("amp: this trace has no optimizer phase, so the gradient scaler is left out")
@@ -131,7 +131,7 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
     return add_note(scaled, *notes)
 
 
-def _scaled(
+def _scale_kernels(
     graph: Graph, kernels: _Kernels, device: Hardware | None, dtype: str, attention: str
 ) -> Graph:
     """Scale every class of kernels by its own rule."""
@@ -145,8 +145,8 @@ def _scaled(
     is_tf32, is_fp32 = kernels.precisions == "tf32", kernels.precisions == "fp32"
     winograd = matches(names, "(?i)winograd")
     batch_norm = kernels.of("norm") & matches(names, BATCH_NORM)
-    memory = Cost(1 / partly_halved(TOUCHED), "roofline")
-    norm = Cost(1 / partly_halved(BATCH_NORM_TOUCHED), "roofline")
+    memory = Cost(1 / halve_part(TOUCHED), "roofline")
+    norm = Cost(1 / halve_part(BATCH_NORM_TOUCHED), "roofline")
     rules = (
         (matrix & is_tf32, tf32),
         (matrix & is_fp32 & ~winograd, simt),
@@ -157,7 +157,7 @@ def _scaled(
     )
     work = graph.tasks["work_ns"].to_numpy()
     for where, (speedup, source) in rules:
-        new = shortened(work, 1 / speedup, floor)
+        new = shorten(work, 1 / speedup, floor)
         graph = scale(graph, where, new / np.maximum(work, 1), cost=source)
     return graph
 

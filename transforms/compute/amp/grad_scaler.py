@@ -23,7 +23,7 @@ COPY_NS = 1_500
 """Device time of a copy of a few bytes (all public traces: 1 to 2 us)."""
 
 
-def with_scaler(graph: Graph, update: Update) -> Graph:
+def add_scaler(graph: Graph, update: Update) -> Graph:
     """Unscale the gradients before the update, and wait for the verdict on the host.
 
     Raises

@@ -82,11 +82,11 @@ def metaflow(
             "metaflow needs merge=... or replace=..., a pattern for the modules to change"
         )
     if replace is not None:
-        graph = _replaced(graph, replace, flops, bytes)
-    return graph if merge is None else _merged(graph, merge)
+        graph = _replace_layers(graph, replace, flops, bytes)
+    return graph if merge is None else _merge_siblings(graph, merge)
 
 
-def _replaced(graph: Graph, pattern: str, flops: float, moved: float) -> Graph:
+def _replace_layers(graph: Graph, pattern: str, flops: float, moved: float) -> Graph:
     inside, modules = modules_matching(graph, pattern)
     where = (inside >= 0) & _working(graph)
     factor = np.where(np.isin(_classes(graph), COMPUTE_BOUND), flops, moved)
@@ -96,7 +96,7 @@ def _replaced(graph: Graph, pattern: str, flops: float, moved: float) -> Graph:
     return add_note(scale(graph, where, factor, cost="user"), text)
 
 
-def _merged(graph: Graph, pattern: str) -> Graph:
+def _merge_siblings(graph: Graph, pattern: str) -> Graph:
     auto = pattern == AUTO
     groups = operator_siblings(graph) if auto else module_siblings(graph, pattern)
     if not groups:
@@ -110,7 +110,7 @@ def _merged(graph: Graph, pattern: str) -> Graph:
     factor = np.ones(len(graph.tasks))
     gone = np.zeros(len(graph.tasks), bool)
     for group in groups:
-        _merge(graph, group, working, kinds, floor, factor)
+        _merge_group(graph, group, working, kinds, floor, factor)
         for rows in group[1:]:
             gone[rows] = True
     changed = scale(graph, ~gone & working, factor, cost="roofline")
@@ -122,7 +122,7 @@ def _merged(graph: Graph, pattern: str) -> Graph:
     )
 
 
-def _merge(
+def _merge_group(
     graph: Graph,
     group: Group,
     working: Mask,

@@ -15,7 +15,7 @@ from foretrace.graph.shared_links import network_of, with_network
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import insert_moves
 from foretrace.transforms.distributed.common.collective_tasks import kinds_of
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, labelled
+from foretrace.transforms.edit.columns import Mask, Rows, is_in, set_label
 from foretrace.transforms.edit.primitives import CHAINS, insert, scale
 from foretrace.transforms.edit.select import has_device
 
@@ -37,8 +37,8 @@ def recast(graph: Graph, rows: Rows, *, name: str, work_ns: Rows, size: Floats, 
     work, moved = (graph.tasks[c].to_numpy().copy() for c in ("work_ns", "bytes"))
     work[rows], moved[rows] = np.maximum(work_ns, 0), size
     columns: dict[str, Any] = {
-        "name": labelled(graph.tasks["name"], where, name),
-        "cost": labelled(graph.tasks["cost"], where, cost),
+        "name": set_label(graph.tasks["name"], where, name),
+        "cost": set_label(graph.tasks["cost"], where, cost),
     }
     return replace(graph, tasks=graph.tasks.assign(work_ns=work, bytes=moved, **columns))
 

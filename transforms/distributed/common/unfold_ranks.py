@@ -15,7 +15,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.graph.shared_links import Network, network_of, with_network
 from foretrace.transforms.cluster.placement import workers_placed
-from foretrace.transforms.edit.columns import Mask, Rows, append, chosen, is_in
+from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, take_rows
 from foretrace.transforms.edit.primitives import edge_rows
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class _Unfolding:
     @property
     def lanes(self) -> pd.DataFrame:
         lanes, own = self.graph.lanes, self.own_lanes
-        mine, rank = chosen(lanes, own), lanes["rank"].to_numpy()[own]
+        mine, rank = take_rows(lanes, own), lanes["rank"].to_numpy()[own]
         every = np.arange(len(mine))
         result = mine
         for copy in range(1, self.copies):
@@ -209,7 +209,7 @@ class _Unfolding:
         work = tasks["work_ns"].to_numpy().copy()
         waiting = work.copy()
         waiting[self.met] = 0
-        mine = chosen(tasks.assign(work_ns=waiting), own)
+        mine = take_rows(tasks.assign(work_ns=waiting), own)
         result = mine.assign(**self._lanes_in(mine, 0))
         for copy in range(1, self.copies):
             result = append(result, np.arange(len(mine)), self._lanes_in(mine, copy))

@@ -13,7 +13,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers, workers_placed
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.edit.parameters import whole
-from foretrace.transforms.edit.provenance import more_samples
+from foretrace.transforms.edit.provenance import grow_samples
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def check_transport(graph: Graph, cluster: Cluster) -> None:
 
 def of_workers(graph: Graph, workers: int, placed: Placement | None = None) -> Graph:
     """Return *graph* as the job of so many workers; *placed*, where a what-if may move them."""
-    graph = more_samples(graph, workers)
+    graph = grow_samples(graph, workers)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     return graph if placed is None else with_workers(graph, placed)
 

@@ -25,8 +25,8 @@ from foretrace.transforms.distributed.ddp.nccl import exchange_on_device
 from foretrace.transforms.distributed.ddp.plan import ExchangePlan, buffers_of, plan_exchanges
 from foretrace.transforms.distributed.ddp.recorded import RecordedSetup, change_recorded
 from foretrace.transforms.distributed.powersgd import powersgd
-from foretrace.transforms.edit.parameters import choice, stated, whole
-from foretrace.transforms.edit.provenance import add_note, more_samples
+from foretrace.transforms.edit.parameters import choice, reconcile, whole
+from foretrace.transforms.edit.provenance import add_note, grow_samples
 from foretrace.transforms.edit.select import has_device, within_operator
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def ddp(
         placed = place_workers(
             workers, cluster=cluster, network=network, nodes=nodes, placement=placement
         )
-    counted = stated("recorded_workers", recorded_workers, graph.meta.world_size, "workers")
+    counted = reconcile("recorded_workers", recorded_workers, graph.meta.world_size, "workers")
     graph = replace(graph, meta=replace(graph.meta, world_size=counted))
     setup = _Setup(
         caps(bucket_cap_mb, first_bucket_mb, graph.meta.framework),
@@ -263,7 +263,7 @@ def _of_workers(before: Graph, graph: Graph, workers: int, placed: Placement | N
     """Return *graph* as the job of so many workers, each with samples of its own."""
     is_recorded = bool(communicates(before).any())
     recorded = (graph.meta.world_size or workers) if is_recorded else 1
-    graph = more_samples(graph, workers / recorded)
+    graph = grow_samples(graph, workers / recorded)
     graph = replace(graph, meta=replace(graph.meta, world_size=workers))
     if placed is None:
         return graph

@@ -15,7 +15,7 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import hardware
-from foretrace.transforms.costs.rules import STREAMING, floor_ns, streamed_ns
+from foretrace.transforms.costs.rules import STREAMING, floor_ns, streaming_ns
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
 from foretrace.transforms.distributed.ddp.tasks import (
@@ -111,7 +111,7 @@ def _moving_ns(graph: Graph, moved: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return how long kernels take that move so many bytes of device memory."""
     device, floor = hardware(graph), floor_ns(graph)
     each = [
-        streamed_ns(size, device, floor) or max(floor, size / (MEMORY_GBPS * STREAMING))
+        streaming_ns(size, device, floor) or max(floor, size / (MEMORY_GBPS * STREAMING))
         for size in moved
     ]
     return np.rint(each).astype(np.int64)

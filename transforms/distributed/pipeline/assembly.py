@@ -20,7 +20,7 @@ from foretrace.transforms.distributed.pipeline.partition import (
     Cut,
     training_lanes,
 )
-from foretrace.transforms.edit.columns import Mask, Rows, append, chosen, is_in
+from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, take_rows
 from foretrace.transforms.edit.primitives import CHAINS, chain, edge_rows
 from foretrace.transforms.edit.select import launch_edges, on_device
 
@@ -68,7 +68,7 @@ def assemble(graph: Graph, cut: Cut, order: Sequence[Sequence[Turn]]) -> Assembl
     lanes = _Lanes(graph, plan)
     count = len(graph.tasks)
     tasks = append(graph.tasks, plan.old, lanes.columns())
-    tasks = chosen(tasks, np.arange(len(tasks)) >= count)
+    tasks = take_rows(tasks, np.arange(len(tasks)) >= count)
     edges = _chains(graph, plan, lanes, _copies(graph, plan))
     together = replace(graph, tasks=tasks, edges=edges, lanes=lanes.table())
     return AssembledRanks(together, _runs(graph, plan))
@@ -212,7 +212,7 @@ class _Lanes:
     def table(self) -> pd.DataFrame:
         rank, lane = np.nonzero(self.used)
         lanes = append(self.graph.lanes, lane, {"rank": rank})
-        return chosen(lanes, np.arange(len(lanes)) >= len(self.graph.lanes))
+        return take_rows(lanes, np.arange(len(lanes)) >= len(self.graph.lanes))
 
     def columns(self) -> dict[str, Any]:
         """Return lanes, and starts that keep the order of each rank's host.
@@ -283,7 +283,7 @@ def _copies(graph: Graph, plan: _Runs) -> pd.DataFrame:
     parts += [_once(plan, rank, once, src, dst) for rank in range(plan.ranks)]
     like, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
     every = append(edges, like, {"src": begin, "dst": end})
-    return chosen(every, np.arange(len(every)) >= len(edges))
+    return take_rows(every, np.arange(len(every)) >= len(edges))
 
 
 def _each_batch(plan: _Runs, rows: Rows, src: Rows, dst: Rows) -> tuple[Rows, Rows, Rows]:

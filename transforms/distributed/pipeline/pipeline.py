@@ -24,7 +24,7 @@ from foretrace.transforms.distributed.pipeline.stage_sizes import boundary_bytes
 from foretrace.transforms.distributed.pipeline.transfers import connect
 from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import degree_of
 from foretrace.transforms.edit.parameters import choice, whole
-from foretrace.transforms.edit.provenance import add_note, more_samples
+from foretrace.transforms.edit.provenance import add_note, grow_samples
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def pipeline(
     changed = connect(assembled, plan_sending(graph, placed, shape, sizes, blocking=waits))
     if replicas > 1:
         changed = reduce(changed, assembled, placed, shape, shares * (total or 0))
-    changed = more_samples(changed, replicas)
+    changed = grow_samples(changed, replicas)
     return add_note(_of_workers(changed, placed), *_notes(cut, sizes, shape, micro_batches, total))
 
 

@@ -16,7 +16,7 @@ from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.costs.devices import find_device
 from foretrace.transforms.costs.kernel_names import classes
-from foretrace.transforms.costs.rules import attention_speedup, best, matrix_speedup, streamed_ns
+from foretrace.transforms.costs.rules import attention_speedup, best, matrix_speedup, streaming_ns
 from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 if TYPE_CHECKING:
@@ -227,8 +227,8 @@ def test_a_cpu_job_without_shapes_or_operators_still_scales() -> None:
 def test_the_best_known_source_wins() -> None:
     """Measured before table before roofline before prior; none at all is our own bug."""
     assert best(prior=1.0, table=3.0, measured=4.0) == (4.0, "measured")
-    assert streamed_ns(1e9, A100, 2_000) == pytest.approx(1e9 / (1555 * 0.85))
-    assert streamed_ns(np.nan, A100, 2_000) is None
+    assert streaming_ns(1e9, A100, 2_000) == pytest.approx(1e9 / (1555 * 0.85))
+    assert streaming_ns(np.nan, A100, 2_000) is None
     with pytest.raises(AssertionError):
         best()
 
