@@ -17,6 +17,9 @@ PARTS = "6d59f4deb57804f1"
 """Beginning of the SHA-256 of fluid_rates.py and max_min_fair.py: both are part of `run_loop`.
 
 Numba keeps what it compiled until *this* file changes, whatever becomes of those.
+
+What it kept names `loop_state`: where that is renamed, `run_loop` must move by a line, or be
+renamed, so that nobody's cache is read with the old name.
 """
 
 
