@@ -1,6 +1,6 @@
 """Clusters by name, from a file or made here: `load_cluster` and `ethernet`.
 
-docs/clusters.md has the format of the files; `cluster_model` says what a `Cluster` is.
+docs/clusters.md has the format of the files; `model` says what a `Cluster` is.
 """
 
 from __future__ import annotations

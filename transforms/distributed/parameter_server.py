@@ -9,9 +9,12 @@ import numpy as np
 
 from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
-from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.distributed.common.gradients import Gradient, find_gradients, total_bytes
-from foretrace.transforms.distributed.common.server_cost import ServerPlacement, update_ns
+from foretrace.transforms.distributed.common.server_cost import (
+    ServerPlacement,
+    update_ns,
+    update_tasks,
+)
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
@@ -22,7 +25,7 @@ from foretrace.transforms.distributed.common.transfers import (
     wait,
 )
 from foretrace.transforms.distributed.common.workers import of_workers, place_alone
-from foretrace.transforms.edit.columns import Mask, Rows, is_in
+from foretrace.transforms.edit.columns import Rows, is_in
 from foretrace.transforms.edit.parameters import choice, positive, whole
 from foretrace.transforms.edit.primitives import CHAINS, edge_rows
 from foretrace.transforms.edit.provenance import add_note
@@ -219,12 +222,6 @@ def _computing_ns(graph: Graph) -> float:
     lags = graph.edges["lag_ns"].to_numpy()[ordered]
     pauses = np.bincount(lane[src[ordered]], lags, len(work))
     return float((work + pauses).max() / graph.steps)
-
-
-def update_tasks(graph: Graph) -> Mask:
-    """Return the tasks of the optimizer, which the servers run instead."""
-    kernels = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "kernel")
-    return host_update(graph) | kernels
 
 
 def _exchange(

@@ -1,7 +1,7 @@
 """Parameter servers: who sends how much to whom, and what a server does with it.
 
 In: a cluster with workers and servers in it, and bytes. Out: times of pushing to all servers, of an
-update, and of pulling from all servers.
+update, and of pulling from all servers; the tasks of the optimizer, which they replace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from foretrace.transforms.cluster.link_load import flow_traffic
 from foretrace.transforms.cluster.model import OUTSIDE
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import HOST_GBPS
+from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import machine_rate
+from foretrace.transforms.edit.columns import Mask, is_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,3 +97,9 @@ def update_ns(graph: Graph, size: float, gradients: int, gbps: float | None = No
     copying, updating = (machine_rate(graph, f"{what}_gbps") for what in ("copy", "update"))
     passes_ns = summing / (gbps or copying or HOST_GBPS) + PASSES / (gbps or updating or HOST_GBPS)
     return round(passes_ns * size)
+
+
+def update_tasks(graph: Graph) -> Mask:
+    """Return the tasks of the optimizer, which the servers run instead."""
+    kernels = is_in(graph.tasks["phase"], "optimizer") & is_in(graph.tasks["kind"], "kernel")
+    return host_update(graph) | kernels

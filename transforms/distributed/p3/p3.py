@@ -12,13 +12,16 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
-from foretrace.transforms.distributed.common.server_cost import ServerPlacement, update_ns
+from foretrace.transforms.distributed.common.server_cost import (
+    ServerPlacement,
+    update_ns,
+    update_tasks,
+)
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import add_lane, issue, put, wait
 from foretrace.transforms.distributed.common.workers import of_workers, place_alone
 from foretrace.transforms.distributed.common.wrapping_units import EVERY_MODULE, find_units
 from foretrace.transforms.distributed.p3.priority_lanes import PULL, PUSH, SliceExchange, serve
-from foretrace.transforms.distributed.parameter_server import update_tasks
 from foretrace.transforms.edit.parameters import positive, whole
 from foretrace.transforms.edit.primitives import edge_rows
 from foretrace.transforms.edit.provenance import add_note
