@@ -16,7 +16,7 @@ from benchmarks.accuracy.operation_timelines import JOBS, timeline_rows
 from benchmarks.accuracy.recorded_ranks import DLRM, dlrm
 from benchmarks.accuracy.shaped_links import network_rows, pair_rows
 from benchmarks.accuracy.sweeps import sweep_rows
-from benchmarks.shaped_network.cells import read_cells
+from benchmarks.shaped_network.cell_archive import read_cells
 from foretrace.analysis.measured_pair import MeasuredPair
 from foretrace.util.progress import stage
 

@@ -24,7 +24,7 @@ from foretrace.transforms.scenario import names, parse_scenario
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from benchmarks.shaped_network.cells import Cell
+    from benchmarks.shaped_network.cell_archive import Cell
     from foretrace.graph.model import Graph
 
 JUDGED_MBIT = 1000

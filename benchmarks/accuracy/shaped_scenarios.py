@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from benchmarks.shaped_network.cells import Cell
+    from benchmarks.shaped_network.cell_archive import Cell
 
 CLUSTERS = {False: "shaped-links", True: "shaped-racks"}
 """The cluster of the runs, without and with racks."""

@@ -20,7 +20,7 @@ from foretrace.analysis.validation import compare
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.tracer.lab.pairs.record_pairs import read_pairs
+from foretrace.tracer.lab.pairs.read_archive import read_pairs
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import NOISE_LIMIT, drift
 from foretrace.transforms.costs.roofline import kernel_time_ns
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from foretrace.analysis.validation import Validation
     from foretrace.graph.model import Graph
-    from foretrace.tracer.lab.pairs.record_pairs import Pair
+    from foretrace.tracer.lab.pairs.read_archive import Pair
     from foretrace.transforms.scenario import Scenario
 
 

@@ -18,7 +18,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from benchmarks.shaped_network.cells import Cell
+    from benchmarks.shaped_network.cell_archive import Cell
     from foretrace.transforms.cluster.model import Cluster
 
 

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.shaped_network.card import write_card
-from benchmarks.shaped_network.cells import Measured, Run, write_cells
+from benchmarks.shaped_network.cells import CellRun, MeasuredCell, write_cells
 from benchmarks.shaped_network.plan import select_groups
 from benchmarks.shaped_network.visit import Effort, cells_of, visit
 from foretrace.errors import RecordError
@@ -137,17 +137,17 @@ class Campaign:
     def _is_late(self) -> bool:
         return time.time() > self.deadline
 
-    def _waiting(self, group: Group, setup: Setup) -> Iterator[Measured]:
+    def _waiting(self, group: Group, setup: Setup) -> Iterator[MeasuredCell]:
         """Yield the cells of *setup* that still need visits, with the runs they have."""
         rounds = self.effort.rounds_of(setup)
         for cell in map(self._resume, cells_of(group, setup)):
             if len(cell.runs) < rounds:
                 yield cell
 
-    def _path(self, cell: Measured) -> Path:
+    def _path(self, cell: MeasuredCell) -> Path:
         return self.folder / f"{cell.name.replace(' ', '_')}{CELL}"
 
-    def _resume(self, cell: Measured) -> Measured:
+    def _resume(self, cell: MeasuredCell) -> MeasuredCell:
         """Return *cell* as it was measured so far."""
         path = self._path(cell)
         return _read(path) if path.exists() else cell
@@ -188,9 +188,9 @@ class Campaign:
                     say(f"{cell.name}: {visited.step_ns / 1e6:.2f} ms, {visited.noise:.1%} apart")
 
 
-def _read(path: Path) -> Measured:
+def _read(path: Path) -> MeasuredCell:
     content = json.loads(path.read_text("utf-8"))
-    return replace(Measured(**content), runs=tuple(Run(**run) for run in content["runs"]))
+    return replace(MeasuredCell(**content), runs=tuple(CellRun(**run) for run in content["runs"]))
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from benchmarks.shaped_network.cells import Measured
+    from benchmarks.shaped_network.cells import MeasuredCell
 
 PROTOCOL = """\
 One process per rank, pinned to a core (ranks in turn) with one thread and a fixed allocator, in a
@@ -32,7 +32,7 @@ TRAINED = ("cell", "alone ms", "step ms", "repeats %", "spread %", "steps", "con
 ALONE = ("kind", "ranks", "bytes", "Mbit/s", "ms", "spread %")
 
 
-def write_card(cells: Sequence[Measured], jobs: dict[str, Any], path: Path) -> Path:
+def write_card(cells: Sequence[MeasuredCell], jobs: dict[str, Any], path: Path) -> Path:
     """Write the card of *cells* to *path*, and for programs beside it as ``.json``."""
     card = _card(cells, jobs)
     path.write_text(_markdown(card, cells), "utf-8")
@@ -40,7 +40,7 @@ def write_card(cells: Sequence[Measured], jobs: dict[str, Any], path: Path) -> P
     return path
 
 
-def _card(cells: Sequence[Measured], jobs: dict[str, Any]) -> dict[str, Any]:
+def _card(cells: Sequence[MeasuredCell], jobs: dict[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = next((job["facts"] for job in jobs.values()), {})
     return {
         "machine": facts.get("machine"),
@@ -63,7 +63,7 @@ def _card(cells: Sequence[Measured], jobs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row(cell: Measured) -> dict[str, Any]:
+def _row(cell: MeasuredCell) -> dict[str, Any]:
     return {
         "cell": cell.name,
         "alone_ms": None if cell.lone_ns is None else round(cell.lone_ns / 1e6, 3),
@@ -76,7 +76,7 @@ def _row(cell: Measured) -> dict[str, Any]:
     }
 
 
-def _markdown(card: dict[str, Any], cells: Sequence[Measured]) -> str:
+def _markdown(card: dict[str, Any], cells: Sequence[MeasuredCell]) -> str:
     machine = card["machine"]
     lines = [
         "# Distributed runs on shaped links",

@@ -1,28 +1,24 @@
-"""Measured cells of distributed runs: one job, one scheme, one link speed each; write and read.
+"""Measured cells of distributed runs: one job, one scheme, one link speed each; their archive.
 
 An archive holds ``cells.json`` and the compressed recordings of the jobs alone, from which
-predictions start. Writing needs the standard library only, reading no torch.
+predictions start. Needs the standard library only; `cell_archive` reads what this writes.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
-from functools import cache, partial
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from foretrace.errors import TraceError
 from foretrace.tracer.lab.network.collective_sweep import CollectiveCost, relative_deviation
-from foretrace.tracer.lab.pairs.archive import members, read_recording, write_tar
+from foretrace.tracer.lab.pairs.archive import write_tar
 from foretrace.tracer.step_stats import drift, trimmed_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-    from foretrace.tracer.trace import Trace
 
 CELLS = "cells.json"
 REPEAT_LIMIT = 0.05
@@ -32,7 +28,7 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send"
 
 
 @dataclass(frozen=True)
-class Run:
+class CellRun:
     """One visit to a cell; an entry per process, servers last, times in ns.
 
     ``lone_ns`` are steps of the same job on all ranks at once but connected with nobody, just
@@ -59,7 +55,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCell:
     """One cell as it lies on disk.
 
     ``scheme`` is "ddp", "fp16", "powersgd", "no_sync", "slow_rank", "fsdp", "pipeline",
@@ -78,7 +74,7 @@ class Measured:
     racks: tuple[int, ...]
     uplink_mbit: int | None
     options: dict[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[CellRun, ...]
     job: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -139,82 +135,8 @@ class Measured:
         return not self.problems
 
 
-@dataclass(frozen=True)
-class Recording:
-    """A job recorded alone, with as many copies running as ranks; what predictions start from.
-
-    ``parameters`` are (name, shape, dtype) in definition order. ``read`` gives the trace.
-    """
-
-    name: str
-    parameters: tuple[tuple[str, tuple[int, ...], str], ...]
-    read: Callable[[], Trace]
-
-
-@dataclass(frozen=True)
-class Cell(Measured):
-    """A measured cell and the recording that its prediction starts from, where there is one."""
-
-    recording: Recording | None = None
-
-
-def read_cells(where: str | Path) -> list[Cell]:
-    """Return the cells of an archive, or of an unpacked one's folder.
-
-    Raises
-    ------
-    TraceError
-        There is none, or it is broken; the text names the file.
-    """
-    from pathlib import Path
-
-    where = Path(where)
-    if not where.exists():
-        raise TraceError(f"{where} does not exist: give an archive of benchmarks.shaped_network")
-    if where.is_dir():
-        files = {path.name: path.read_bytes for path in sorted(where.iterdir()) if path.is_file()}
-    else:
-        files = members(where)
-    if CELLS not in files:
-        raise TraceError(f"{where} holds no {CELLS}: give an archive of benchmarks.shaped_network")
-    return _cells(files, where)
-
-
-def _cells(files: dict[str, Callable[[], bytes]], where: Path) -> list[Cell]:
-    import msgspec
-
-    @dataclass
-    class Content:
-        cells: list[Measured]
-        jobs: dict[str, dict[str, Any]]
-
-    try:
-        content = msgspec.convert(json.loads(files[CELLS]()), Content)
-        jobs = {name: _recording(files, name, job, where) for name, job in content.jobs.items()}
-    except (msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, TraceError):
-            raise
-        raise TraceError(f"{where}: {CELLS} is broken: {type(error).__name__} {error}") from error
-    return [Cell(**_shallow(cell), recording=jobs.get(cell.job or "")) for cell in content.cells]
-
-
-def _shallow(measured: Measured) -> dict[str, Any]:
-    return {f.name: getattr(measured, f.name) for f in fields(measured)}
-
-
-def _recording(
-    files: dict[str, Callable[[], bytes]], name: str, job: dict[str, Any], where: Path
-) -> Recording:
-    member = job["trace"]
-    if member + ".xz" not in files:
-        raise TraceError(f"{where}: {CELLS} names {member}.xz, which is not there")
-    read = partial(read_recording, files[member + ".xz"], job["facts"], member, where)
-    parameters = tuple((n, tuple(shape), dtype) for n, shape, dtype in job["parameters"])
-    return Recording(name, parameters, cache(read))
-
-
 def write_cells(
-    folder: Path, cells: Sequence[Measured], jobs: dict[str, Any], archive: Path
+    folder: Path, cells: Sequence[MeasuredCell], jobs: dict[str, Any], archive: Path
 ) -> None:
     """Pack *cells* and the recordings of *jobs*, which lie compressed in *folder*."""
     content = {"cells": [asdict(cell) for cell in cells], "jobs": jobs}
@@ -223,7 +145,7 @@ def write_cells(
     write_tar(archive, folder, [folder / CELLS, *recordings])
 
 
-def collective_costs(cells: Iterable[Measured]) -> list[CollectiveCost]:
+def collective_costs(cells: Iterable[MeasuredCell]) -> list[CollectiveCost]:
     """Return what collectives alone took that ran within one rack."""
     return [
         CollectiveCost(

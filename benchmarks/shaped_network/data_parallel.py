@@ -1,7 +1,7 @@
 """Ways to train one job on several ranks: data parallel and fully sharded.
 
 `TRAININGS` lists all by name, those of `message_passing` among them. Goes in: a job's name, who
-takes part, options. Comes out: a `Training`, which runs steps and says what it must have sent.
+takes part, options. Comes out: a `RankTraining`, which runs steps and says what it must have sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.shaped_network.message_passing import parameter_server, pipeline
 from benchmarks.shaped_network.models import lone, sgd
-from benchmarks.shaped_network.training import Training
+from benchmarks.shaped_network.training import RankTraining
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def ddp(
     accumulation: int = 1,
     sleep_ms: float = 0,
     slow_rank: int = 1,
-) -> Training:
+) -> RankTraining:
     """Train *name* with `DistributedDataParallel`.
 
     ``cap_mb`` is torch's ``bucket_cap_mb``, ``None`` its default. ``compression`` is "fp16",
@@ -58,10 +58,10 @@ def ddp(
 
     share = {None: 1.0, "fp16": FP16_SHARE}.get(compression)
     sent = None if share is None else _ring_bytes(share * job.gradient_bytes, party.ranks)
-    return Training(step, job.clock, sent, partial(_buckets, wrapped))
+    return RankTraining(step, job.clock, sent, partial(_buckets, wrapped))
 
 
-def fsdp(name: str, party: Party) -> Training:
+def fsdp(name: str, party: Party) -> RankTraining:
     """Train *name* with ``fully_shard``, every layer a unit of its own.
 
     Each unit is gathered before its forward and again before its backward; its gradients are
@@ -78,7 +78,7 @@ def fsdp(name: str, party: Party) -> Training:
     job.optimizer = sgd(job.network)
     gathered = (party.ranks - 1) * job.gradient_bytes // party.ranks
     sent = 2 * gathered + _ring_bytes(job.gradient_bytes, party.ranks)
-    return Training(job.step, None, sent)
+    return RankTraining(job.step, None, sent)
 
 
 def _compress(wrapped: DistributedDataParallel, compression: str | None, party: Party) -> None:
@@ -103,7 +103,7 @@ def _buckets(wrapped: DistributedDataParallel) -> dict[str, Any]:
     return {"bucket_bytes": [int(size) for size in str(sizes).split(",") if size.strip()]}
 
 
-TRAININGS: Mapping[str, Callable[..., Training]] = {
+TRAININGS: Mapping[str, Callable[..., RankTraining]] = {
     "ddp": ddp,
     "fsdp": fsdp,
     "pipeline": pipeline,

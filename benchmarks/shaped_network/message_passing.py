@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchmarks.shaped_network.models import EXAMPLES, LEARNING_RATE, MOMENTUM, lone, loss, sgd
-from benchmarks.shaped_network.training import Training
+from benchmarks.shaped_network.training import RankTraining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ def pipeline(
     micro_batches: int,
     schedule: str = "gpipe",
     waits: bool = True,
-) -> Training:
+) -> RankTraining:
     """Train *name* as a pipeline of two stages over *micro_batches* slices of its batch.
 
     ``schedule`` is "gpipe" or "1f1b". A sender *waits* until its tensor is taken, or goes on and
@@ -45,7 +45,7 @@ def pipeline(
     order = _order(micro_batches, ahead)
     facts = {"cut": f"layers.{EXAMPLES[name].cut}", "activation_bytes": stage.activation_bytes}
     sent = micro_batches * stage.activation_bytes
-    return Training(partial(stage.step, order), None, sent, lambda: facts)
+    return RankTraining(partial(stage.step, order), None, sent, lambda: facts)
 
 
 def _order(micro_batches: int, ahead: int) -> list[tuple[str, int]]:
@@ -130,7 +130,7 @@ class _LastStage(_Stage):
 
 def parameter_server(
     name: str, party: Party, *, mode: str, sleep_ms: float = 0, slow_rank: int = 1
-) -> Training:
+) -> RankTraining:
     """Train *name* with workers that push gradients to one server and pull parameters back.
 
     ``mode`` is "bsp" (the server waits for all workers) or "asp" (for none). ``slow_rank`` sleeps
@@ -140,13 +140,13 @@ def parameter_server(
     if party.is_server:
         server = _Server(job, party)
         serve = {"bsp": server.in_step, "asp": server.one_by_one}[mode]
-        return Training(_no_step, None, job.gradient_bytes, server.facts, serve, mode == "bsp")
+        return RankTraining(_no_step, None, job.gradient_bytes, server.facts, serve, mode == "bsp")
     worker = _Worker(job, party, sleep_ms / 1e3 if party.rank == slow_rank else 0.0)
-    return Training(worker.step, job.clock, job.gradient_bytes, in_step=mode == "bsp")
+    return RankTraining(worker.step, job.clock, job.gradient_bytes, in_step=mode == "bsp")
 
 
 def _no_step() -> None:
-    """Stand for the steps of a server, which `Training.serve` runs."""
+    """Stand for the steps of a server, which `RankTraining.serve` runs."""
 
 
 class _Worker:

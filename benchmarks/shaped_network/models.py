@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the field's name for it
 
-from foretrace.tracer.lab.zoo.sequences import Block
+from foretrace.tracer.lab.zoo.sequences import TransformerBlock
 from foretrace.tracer.lab.zoo.vision import conv_norm
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _conv() -> LayerChain:
 
 
 def _gpt() -> LayerChain:
-    blocks = [Block(192, 4, causal=True, norm_first=True) for _ in range(4)]
+    blocks = [TransformerBlock(192, 4, causal=True, norm_first=True) for _ in range(4)]
     return LayerChain(
         Words(2000, 64, 192), *blocks, nn.Sequential(nn.LayerNorm(192), nn.Linear(192, 2000))
     )

@@ -17,15 +17,15 @@ from benchmarks.shaped_network.models import lone
 from benchmarks.shaped_network.training import timed
 from foretrace.tracer.job import Job
 from foretrace.tracer.lab.network.rank_worker import collective_commands, work
+from foretrace.tracer.recording.job_metadata import describe_recording
 from foretrace.tracer.recording.machine_probe import probe
-from foretrace.tracer.recording.record import drive, facts
-from foretrace.tracer.recording.recorder import Recorder, schedule
+from foretrace.tracer.recording.recorder import Recorder, drive, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.shaped_network.models import Lone
-    from benchmarks.shaped_network.training import Training
+    from benchmarks.shaped_network.training import RankTraining
     from foretrace.tracer.lab.network.party import Party
     from foretrace.tracer.lab.network.rank_worker import Commands
 
@@ -52,7 +52,7 @@ class Rank:
         """Take part as *party*; bytes are counted on the network *device*."""
         self.party, self.device = party, device
         self.job: Lone | None = None
-        self.training: Training | None = None
+        self.training: RankTraining | None = None
 
     def build(self, *, model: str, warmup: int = 5) -> dict[str, Any]:
         """Build the job *model*, connected with nobody, and run it a few times."""
@@ -75,7 +75,7 @@ class Rank:
             drive(alone.step, recorder)
         if self.party.rank == 0:
             recorder.export(Path(path))
-        return {"facts": {**facts(recorder), "command": command}}
+        return {"facts": {**describe_recording(recorder), "command": command}}
 
     def prepare(self, *, training: str, model: str, options: dict[str, Any]) -> dict[str, Any]:
         """Build *training*, one of `TRAININGS`, of *model* and run its first steps."""

@@ -17,7 +17,7 @@ def _nothing() -> dict[str, Any]:
 
 
 @dataclass
-class Training:
+class RankTraining:
     """Steps of one rank of a distributed job.
 
     ``sent_bytes`` is what this rank sends per step by the scheme's formula, ``None`` where there is

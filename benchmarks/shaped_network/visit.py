@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.shaped_network.cells import Measured, Run
+from benchmarks.shaped_network.cells import CellRun, MeasuredCell
 from benchmarks.shaped_network.plan import CONTENTION_BYTES, UPLINK_MBIT
 from foretrace.tracer.lab.network.collective_sweep import intervals, time_collective
 from foretrace.tracer.lab.network.namespaces import BURST_BYTES, CONGESTION_CONTROL
@@ -38,10 +38,10 @@ class Effort:
         return self.rounds if setup.trains else 1
 
 
-def cells_of(group: Group, setup: Setup) -> list[Measured]:
+def cells_of(group: Group, setup: Setup) -> list[MeasuredCell]:
     """Return the cells of *setup*, one per link speed, without measurements."""
     racks = group.all_racks
-    cell = Measured(
+    cell = MeasuredCell(
         name="",
         scheme=setup.scheme,
         model=group.model if setup.trains else None,
@@ -58,7 +58,7 @@ def cells_of(group: Group, setup: Setup) -> list[Measured]:
     return [replace(cell, rate_mbit=rate, name=_name(cell, rate)) for rate in setup.rates]
 
 
-def _name(cell: Measured, rate: int | None) -> str:
+def _name(cell: MeasuredCell, rate: int | None) -> str:
     parts = [cell.scheme, *([cell.model] if cell.model else []), f"x{cell.ranks}"]
     if max(cell.racks):
         parts.append("racks=" + "".join(map(str, cell.racks)))
@@ -66,7 +66,7 @@ def _name(cell: Measured, rate: int | None) -> str:
     return " ".join([*parts, f"{rate}mbit" if rate else "unshaped"])
 
 
-def visit(cell: Measured, setup: Setup, ranks: Ranks, effort: Effort) -> Measured:
+def visit(cell: MeasuredCell, setup: Setup, ranks: Ranks, effort: Effort) -> MeasuredCell:
     """Return *cell* with one more run, measured now."""
     network = ranks.network
     network.shape(cell.rate_mbit, uplink_mbit=cell.uplink_mbit, ingress=setup.ingress)
@@ -79,7 +79,7 @@ def visit(cell: Measured, setup: Setup, ranks: Ranks, effort: Effort) -> Measure
     return replace(cell, runs=(*cell.runs, run), facts=facts)
 
 
-def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str, Any]]:
+def _train(_cell: MeasuredCell, ranks: Ranks, effort: Effort) -> tuple[CellRun, dict[str, Any]]:
     replies = ranks.tell(
         "measure",
         seconds=effort.seconds,
@@ -88,7 +88,7 @@ def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str
         lone_steps=effort.lone_steps,
         expected_seconds=4 * effort.seconds + effort.fewest,
     )
-    run = Run(
+    run = CellRun(
         step_ns=tuple(tuple(reply["step_ns"]) for reply in replies),
         forward_ns=tuple(tuple(reply["forward_ns"]) for reply in replies),
         lone_ns=tuple(tuple(reply["lone_ns"]) for reply in replies),
@@ -99,12 +99,12 @@ def _train(_cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str
     return run, {key: value for reply in replies for key, value in reply["facts"].items()}
 
 
-def _sweep(cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str, Any]]:
+def _sweep(cell: MeasuredCell, ranks: Ranks, effort: Effort) -> tuple[CellRun, dict[str, Any]]:
     size = cell.options["bytes"]
-    return Run((time_collective(ranks, cell.scheme, size, effort.sweep_seconds),)), {}
+    return CellRun((time_collective(ranks, cell.scheme, size, effort.sweep_seconds),)), {}
 
 
-def _contend(cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[str, Any]]:
+def _contend(cell: MeasuredCell, ranks: Ranks, effort: Effort) -> tuple[CellRun, dict[str, Any]]:
     replies = ranks.tell(
         "contend",
         compute=cell.options["compute"],
@@ -120,8 +120,8 @@ def _contend(cell: Measured, ranks: Ranks, effort: Effort) -> tuple[Run, dict[st
         "alone_ns": alone_ns,
         "stretch": round(_operation_ns(cell, ends) / alone_ns, 4),
     }
-    return Run((intervals(ends),)), facts
+    return CellRun((intervals(ends),)), facts
 
 
-def _operation_ns(cell: Measured, ends: Sequence[Sequence[int]]) -> int:
-    return replace(cell, runs=(Run((intervals(ends),)),)).step_ns
+def _operation_ns(cell: MeasuredCell, ends: Sequence[Sequence[int]]) -> int:
+    return replace(cell, runs=(CellRun((intervals(ends),)),)).step_ns

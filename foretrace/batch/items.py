@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from foretrace.batch.config import scenario_texts
 from foretrace.errors import TraceError
-from foretrace.tracer.lab.pairs.archive import CALIBRATION, PAIR, pair_members
+from foretrace.tracer.lab.pairs.archive import CALIBRATION, PAIR
+from foretrace.tracer.lab.pairs.read_archive import pair_members
 from foretrace.transforms.measured.calibration import calibration_path
 from foretrace.transforms.scenario import parse_scenario
 

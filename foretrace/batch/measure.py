@@ -19,8 +19,8 @@ from foretrace.errors import ForetraceError, TransformError
 from foretrace.tracer.child_process import measuring_environment
 from foretrace.tracer.lab.pairs.archive import PAIR
 from foretrace.tracer.lab.pairs.campaign import run_one, say
-from foretrace.tracer.lab.pairs.worker import CPU_PLAN, CUDA_PLAN, Plan, Task
-from foretrace.tracer.lab.zoo.models import find_model
+from foretrace.tracer.lab.pairs.worker import CPU_PLAN, CUDA_PLAN, PairPlan, Task
+from foretrace.tracer.lab.zoo.named import find_model
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _measure(name: str, change: str, entry: ModelEntry, folder: Path) -> str | N
         return f"{error.filename or folder}: {error.strerror}"
 
 
-def _plan(entry: ModelEntry) -> Plan:
+def _plan(entry: ModelEntry) -> PairPlan:
     plan = CPU_PLAN if entry.device == "cpu" else CUDA_PLAN
     if entry.rounds is not None:
         plan = replace(plan, rounds=entry.rounds)

@@ -15,8 +15,7 @@ from foretrace.errors import ForetraceError
 from foretrace.tracer.child_process import end_with
 from foretrace.tracer.job import load_job
 from foretrace.tracer.lab.pairs.worker import settle
-from foretrace.tracer.lab.zoo.models import find_model
-from foretrace.tracer.lab.zoo.named import LIBRARIES
+from foretrace.tracer.lab.zoo.named import LIBRARIES, find_model
 from foretrace.tracer.lab.zoo.variants import Variant, build
 from foretrace.tracer.recording.record import record
 

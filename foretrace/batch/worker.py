@@ -14,7 +14,7 @@ from foretrace.batch.items import found_again, held, version
 from foretrace.batch.rows import Row
 from foretrace.errors import ForetraceError, TraceError
 from foretrace.graph.build import build
-from foretrace.tracer.lab.pairs.archive import read_pair
+from foretrace.tracer.lab.pairs.read_archive import read_pair
 from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import drift
 from foretrace.transforms.edit.select import has_device

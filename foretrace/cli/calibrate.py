@@ -13,8 +13,6 @@ from foretrace.errors import RecordError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.tracer.trace import Trace
-
 
 EACH_SECONDS = 0.2
 """For one kind of collective at one size."""
@@ -107,7 +105,7 @@ def calibrated(
     from foretrace.tracer.calibration import cache as timing_cache
     from foretrace.tracer.calibration import file as calibration_file
     from foretrace.tracer.calibration.calibrate import calibrate as run
-    from foretrace.tracer.calibration.calibrate import where
+    from foretrace.tracer.calibration.calibrate import use_threads_of, where
     from foretrace.tracer.calibration.changed_job import changed
     from foretrace.tracer.job import load_job
     from foretrace.tracer.readers.load import load
@@ -118,7 +116,7 @@ def calibrated(
 
     wanted = [changed(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
     recorded = load(trace)
-    _same_threads(recorded)
+    use_threads_of(recorded)
     job = load_job(target)
     if bool(recorded.meta.devices) != job.uses_cuda:
         kinds = "a GPU", "a CPU"
@@ -150,15 +148,6 @@ def calibrated(
         rows = both or rows
     calibration_file.write(rows, found.where, path)
     return path
-
-
-def _same_threads(trace: Trace) -> None:
-    """Let torch use as many threads here as it did when *trace* was recorded."""
-    import torch
-
-    threads = (trace.meta.machine or {}).get("threads")
-    if threads:
-        torch.set_num_threads(int(threads))
 
 
 def merged(files: Sequence[Path], out: Path | None) -> str:

@@ -18,7 +18,7 @@ from foretrace.transforms.scenario import parse_scenario
 torch = pytest.importorskip("torch")
 
 from foretrace.tracer.calibration.calibrate import calibrate  # noqa: E402 - needs torch
-from foretrace.tracer.calibration.fake_run import Change  # noqa: E402
+from foretrace.tracer.calibration.fake_run import JobChange  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +44,8 @@ def tiny_job(batch_size: int = 32) -> Job:
 
 
 CHANGES = {
-    "batch_size(n=64)": Change("batch_size", {"n": 64}, partial(tiny_job, 64)),
-    'fused_optimizer(kind="fused")': Change("fused_optimizer", {"kind": "fused"}, tiny_job),
+    "batch_size(n=64)": JobChange("batch_size", {"n": 64}, partial(tiny_job, 64)),
+    'fused_optimizer(kind="fused")': JobChange("fused_optimizer", {"kind": "fused"}, tiny_job),
 }
 
 

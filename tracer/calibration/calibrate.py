@@ -14,7 +14,7 @@ import torch
 
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration.align_calls import NONE
-from foretrace.tracer.calibration.fake_run import Placed, operators_after
+from foretrace.tracer.calibration.fake_run import PlacedCall, operators_after
 from foretrace.tracer.calibration.file import (
     AFTER,
     BEFORE,
@@ -23,7 +23,7 @@ from foretrace.tracer.calibration.file import (
     SEGMENT,
     SEGMENTS,
     UPDATED,
-    Row,
+    CalibrationRow,
     Timing,
     Where,
 )
@@ -42,31 +42,32 @@ from foretrace.util.import_target import first_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from foretrace.tracer.calibration.fake_run import Change
+    from foretrace.tracer.calibration.fake_run import JobChange
     from foretrace.tracer.calibration.operator_log import Call, Key
     from foretrace.tracer.job import Job
+    from foretrace.tracer.trace import Trace
 
 SECONDS = 12.0
 
 
 @dataclass
-class Calibration:
+class CalibrationResult:
     """What was found out: rows of the file, and in words what is missing."""
 
     where: Where
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CalibrationRow] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
 def calibrate(
     job: Job,
     build: Callable[[], Job],
-    changes: Sequence[Change],
+    changes: Sequence[JobChange],
     *,
     seconds: float = SECONDS,
     known: Mapping[Key, Timing] | None = None,
     keep: Callable[[dict[Key, Timing]], None] = lambda _timings: None,
-) -> Calibration:
+) -> CalibrationResult:
     """Return the times of *job*'s operators before and after *changes*.
 
     Parameters
@@ -89,7 +90,7 @@ def calibrate(
     RecordError
         A step of the job failed.
     """
-    found = Calibration(where(job))
+    found = CalibrationResult(where(job))
     replacing = [change for change in changes if change.name not in SEGMENTS]
     before = logged_step(job, is_real=True) if replacing else []
     after = {change.text: _after(change, before, build, found) for change in replacing}
@@ -102,7 +103,7 @@ def calibrate(
         keep({key: timing for key, timing in clock.timings.items() if timing.is_known})
     timings.update(clock.timings)
     found.left_out += _what_is_missing(clock)
-    found.rows += _rows("", BEFORE, [Placed(call, NONE) for call in before], timings)
+    found.rows += _rows("", BEFORE, [PlacedCall(call, NONE) for call in before], timings)
     for text, placed in after.items():
         found.rows += _rows(text, AFTER, placed, timings)
     _time_segments(job, changes, found)
@@ -110,7 +111,7 @@ def calibrate(
 
 
 def _usable(
-    known: Mapping[Key, Timing], before: Sequence[Call], afters: Iterable[Sequence[Placed]]
+    known: Mapping[Key, Timing], before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]
 ) -> dict[Key, Timing]:
     """Return what is *known* of both forms: a ratio of times taken on different days drifts."""
     usable = dict(known)
@@ -121,6 +122,13 @@ def _usable(
                 for key in forms:
                     usable.pop(key, None)
     return usable
+
+
+def use_threads_of(trace: Trace) -> None:
+    """Let torch use as many threads here as it did when *trace* was recorded."""
+    threads = (trace.meta.machine or {}).get("threads")
+    if threads:
+        torch.set_num_threads(int(threads))
 
 
 def where(job: Job) -> Where:
@@ -135,8 +143,8 @@ def where(job: Job) -> Where:
 
 
 def _after(
-    change: Change, before: Sequence[Call], build: Callable[[], Job], found: Calibration
-) -> list[Placed]:
+    change: JobChange, before: Sequence[Call], build: Callable[[], Job], found: CalibrationResult
+) -> list[PlacedCall]:
     """Return the operators after *change*; none, and the reason noted, if it cannot be built."""
     try:
         return operators_after(change, before, build)
@@ -145,7 +153,7 @@ def _after(
         return []
 
 
-def _by_need(before: Sequence[Call], afters: Iterable[Sequence[Placed]]) -> dict[Key, Call]:
+def _by_need(before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]) -> dict[Key, Call]:
     """Return each distinct call once: changed ones first, biggest first, then the rest."""
     old = {call.key: call for call in before}
     wanted: dict[Key, float] = {}
@@ -181,17 +189,17 @@ def _what_is_missing(clock: Stopwatch) -> list[str]:
 
 
 def _rows(
-    change: str, name: str, placed: Sequence[Placed], timings: Mapping[Key, Timing]
-) -> list[Row]:
+    change: str, name: str, placed: Sequence[PlacedCall], timings: Mapping[Key, Timing]
+) -> list[CalibrationRow]:
     rows = []
     for position, one in enumerate(placed):
         operator, arguments = one.call.key
-        row = Row(change, name, position, operator, arguments, one.call.phase, one.of)
+        row = CalibrationRow(change, name, position, operator, arguments, one.call.phase, one.of)
         rows.append(_timed(row, timings.get(one.call.key, Timing())))
     return rows
 
 
-def _time_segments(job: Job, changes: Sequence[Change], found: Calibration) -> None:
+def _time_segments(job: Job, changes: Sequence[JobChange], found: CalibrationResult) -> None:
     """Add the times of updates and of checkpoints, for those changes that have them."""
     updates = {str(c.parameters.get("kind", "fused")): c for c in changes if c.name == UPDATED}
     try:
@@ -210,7 +218,7 @@ def _time_segments(job: Job, changes: Sequence[Change], found: Calibration) -> N
             _time_handover(job, change, found)
 
 
-def _time_handover(job: Job, change: Change, found: Calibration) -> None:
+def _time_handover(job: Job, change: JobChange, found: CalibrationResult) -> None:
     try:
         timing = handover_time(job, int(change.parameters.get("workers", 1)))
     except RecordError as error:
@@ -219,9 +227,9 @@ def _time_handover(job: Job, change: Change, found: Calibration) -> None:
         found.rows.append(_segment(change.text, "handover", timing))
 
 
-def _segment(change: str, operator: str, timing: Timing) -> Row:
-    return _timed(Row(change, SEGMENT, 0, operator, "{}", ""), timing)
+def _segment(change: str, operator: str, timing: Timing) -> CalibrationRow:
+    return _timed(CalibrationRow(change, SEGMENT, 0, operator, "{}", ""), timing)
 
 
-def _timed(row: Row, timing: Timing) -> Row:
+def _timed(row: CalibrationRow, timing: Timing) -> CalibrationRow:
     return replace(row, ns=timing.ns, device_ns=timing.device_ns, spread=timing.spread)

@@ -1,6 +1,6 @@
 """Build a user's job as a what-if would make it: only to be stepped without data.
 
-Goes in: the text that names the job, and what-ifs. Comes out: `calibrate.Change`.
+Goes in: the text that names the job, and what-ifs. Comes out: `calibrate.JobChange`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from foretrace.errors import RecordError
-from foretrace.tracer.calibration.fake_run import Change
+from foretrace.tracer.calibration.fake_run import JobChange
 from foretrace.tracer.calibration.file import REPEATED, SEGMENTS
 from foretrace.tracer.job import Job, accepts, load_job
 from foretrace.util.import_target import load_target
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-def changed(target: str, name: str, parameters: Mapping[str, Any]) -> Change:
+def changed(target: str, name: str, parameters: Mapping[str, Any]) -> JobChange:
     """Return the what-if *name* for the job that *target* names.
 
     Raises
@@ -39,7 +39,7 @@ def changed(target: str, name: str, parameters: Mapping[str, Any]) -> Change:
     }
     if name not in builders:
         raise RecordError(f"{name} needs no calibration: it is for {', '.join(builders)}")
-    return Change(name, parameters, builders[name])
+    return JobChange(name, parameters, builders[name])
 
 
 def _amp(target: str, dtype: str) -> Job:

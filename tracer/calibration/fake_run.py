@@ -32,7 +32,7 @@ input; in reality they keep their own."""
 
 
 @dataclass(frozen=True)
-class Change:
+class JobChange:
     """A what-if: its name, parameters, and what builds the job as it would be."""
 
     name: str
@@ -40,10 +40,10 @@ class Change:
     build: Callable[[], Job]
 
     @classmethod
-    def of(cls, text: str, build: Callable[[], Job]) -> Change:
+    def of(cls, text: str, build: Callable[[], Job]) -> JobChange:
         """Return the change with the canonical *text*.
 
-        >>> Change.of("gradient_accumulation(k=2)", print).parameters
+        >>> JobChange.of("gradient_accumulation(k=2)", print).parameters
         {'k': 2}
         """
         call = ast.parse(text, mode="eval").body
@@ -64,7 +64,7 @@ def _quoted(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedCall:
     """An operator after a change, and the position of the one before that it replaces."""
 
     call: Call
@@ -72,8 +72,8 @@ class Placed:
 
 
 def operators_after(
-    change: Change, before: Sequence[Call], build: Callable[[], Job]
-) -> list[Placed]:
+    change: JobChange, before: Sequence[Call], build: Callable[[], Job]
+) -> list[PlacedCall]:
     """Return the operators of a step after *change*, placed by those *before* that they replace.
 
     Of repeated steps only what comes on top of the repetition is returned.
@@ -90,13 +90,13 @@ def operators_after(
     placed = []
     for call, of_twin in zip(after, aligned(twin, after), strict=True):
         if of_twin == NONE:
-            placed.append(Placed(call, NONE))
+            placed.append(PlacedCall(call, NONE))
         elif (of := to_real[of_twin]) != NONE:
-            placed.append(Placed(_with_values(call, before[of]), of))
+            placed.append(PlacedCall(_with_values(call, before[of]), of))
     return placed
 
 
-def _added(before: Sequence[Call], after: Sequence[Call], times: int) -> list[Placed]:
+def _added(before: Sequence[Call], after: Sequence[Call], times: int) -> list[PlacedCall]:
     """Return the operators *after* that are not those *before*, run *times* times.
 
     Gradients are accumulated in place, which the log cannot show.
@@ -110,7 +110,7 @@ def _added(before: Sequence[Call], after: Sequence[Call], times: int) -> list[Pl
         if left[call.key] < 0:
             is_sum = call.operator == "aten::add" and call.phase == "backward"
             in_place = replace(call, function=torch.ops.aten.add_.Tensor) if is_sum else call
-            added.append(Placed(in_place, NONE))
+            added.append(PlacedCall(in_place, NONE))
     return added
 
 

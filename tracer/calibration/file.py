@@ -1,6 +1,6 @@
 """Calibration files: operator times of a job in its old and its new forms, as Parquet.
 
-Rows go in and come out as `Row`; nothing here needs torch, so files can be merged anywhere.
+Rows go in and come out as `CalibrationRow`; nothing here needs torch: files merge anywhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Row:
+class CalibrationRow:
     """One operator of one list, or one segment; times in ns, NaN where there is none.
 
     Attributes
@@ -102,14 +102,14 @@ class Where:
     parameter_bytes: dict[str, int] = field(default_factory=dict)
 
 
-def write(rows: Sequence[Row], where: Where, path: Path) -> None:
+def write(rows: Sequence[CalibrationRow], where: Where, path: Path) -> None:
     """Write *rows* to *path*, whole or not at all."""
     import pyarrow as pa
 
     types = {"int": pa.int32(), "float": pa.float64(), "str": pa.string()}
     columns = {
         f.name: pa.array([getattr(row, f.name) for row in rows], types[str(f.type)])
-        for f in fields(Row)
+        for f in fields(CalibrationRow)
     }
     write_atomically(path, packed(pa.table(columns), asdict(where)))
 
@@ -148,16 +148,16 @@ def unpacked(path: Path, *, needed: Iterable[str]) -> tuple[pa.Table, dict[str, 
     return table, described
 
 
-def read(path: Path) -> tuple[list[Row], Where]:
+def read(path: Path) -> tuple[list[CalibrationRow], Where]:
     """Return what `write` wrote; raises as `unpacked` does."""
-    names = [f.name for f in fields(Row)]
+    names = [f.name for f in fields(CalibrationRow)]
     table, described = unpacked(path, needed=names)
     described = {"parameter_bytes": {}, **described}  # files of 0.1 did not say it
     try:
         where = Where(**{f.name: described[f.name] for f in fields(Where)})
     except KeyError as error:
         raise RecordError(f"{path}: does not say its {error.args[0]}; calibrate again") from error
-    return [Row(**row) for row in table.select(names).to_pylist()], where
+    return [CalibrationRow(**row) for row in table.select(names).to_pylist()], where
 
 
 def merge(files: Sequence[Path], out: Path) -> int:
@@ -185,7 +185,7 @@ def merge(files: Sequence[Path], out: Path) -> int:
     return len({row.change for row in kept if row.change})
 
 
-def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
+def merged(old: Sequence[CalibrationRow], new: Sequence[CalibrationRow]) -> list[CalibrationRow]:
     """Return *new* and those changes of *old* that it lacks; nothing where the jobs differ."""
     if _operators(old) and _operators(new) and _operators(old) != _operators(new):
         return []
@@ -193,7 +193,7 @@ def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
     return [*new, *(row for row in old if (row.change, row.list) not in given)]
 
 
-def _operators(rows: Sequence[Row]) -> list[tuple[str, str]]:
+def _operators(rows: Sequence[CalibrationRow]) -> list[tuple[str, str]]:
     return [(row.operator, row.arguments) for row in rows if row.list == BEFORE]
 
 

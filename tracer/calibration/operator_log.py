@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from foretrace.tracer.job import runner
-from foretrace.tracer.recording.record import attempt
+from foretrace.tracer.recording.recorder import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ import torch
 
 from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.calibration.inputs import Inputs
-from foretrace.tracer.recording.profiler_window import Window
+from foretrace.tracer.recording.profiler_window import ProfilerWindow
 from foretrace.tracer.timing import watch_core, without
 from foretrace.util.progress import stage
 
@@ -109,7 +109,7 @@ class Stopwatch:
         deadline = time.monotonic() + seconds
         while waiting := [b for b in self._benches.values() if not b.is_done]:
             done = len(self._benches) - len(waiting)
-            window, ran = Window(shapes=False), list[_Bench]()
+            window, ran = ProfilerWindow(shapes=False), list[_Bench]()
             with stage(f"timing operators, {done} of {len(self._benches)} done"):
                 window.start()
                 try:
@@ -147,7 +147,7 @@ class Stopwatch:
             _synchronize(self._device)
         return away
 
-    def _take(self, window: Window, ran: Sequence[_Bench]) -> None:
+    def _take(self, window: ProfilerWindow, ran: Sequence[_Bench]) -> None:
         """Read the times of the calls that *ran* out of the profiler's events."""
         events = window.events()
         kernels = _kernel_ns(events) if self._device != "cpu" else {}

@@ -1,4 +1,4 @@
-"""What a job is apart from its events: the optimizer, the loader, the software.
+"""What a job and its recording are apart from events: optimizer, loader, software, step times.
 
 Comes out: plain dictionaries, as `TraceMeta` keeps them.
 """
@@ -6,11 +6,55 @@ Comes out: plain dictionaries, as `TraceMeta` keeps them.
 from __future__ import annotations
 
 import math
+import shlex
+import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from foretrace.tracer.recording.machine_probe import DISAGREEMENT_LIMIT, probe_again
+from foretrace.tracer.recording.optimizer_timer import OPTIMIZER_TIMES
+from foretrace.tracer.recording.process_rank import process_rank
+
+if TYPE_CHECKING:
+    from foretrace.tracer.job import Job
+    from foretrace.tracer.recording.recorder import Recorder
 
 FETCHES = 8
 FETCH_LIMIT_NS = 2_000_000_000
+
+
+def describe_recording(recorder: Recorder) -> dict[str, Any]:
+    """Return everything about a recording that is not an event, keyed as `TraceMeta` is."""
+    job = recorder.job
+    machine, off = probe_again()
+    return {
+        "framework": framework(),
+        "command": shlex.join(sys.argv),
+        "batch_size": job.batch_size,
+        "optimizer": describe_optimizer(job.optimizer),
+        "loader": describe_loader(job.loader),
+        "machine": machine,
+        "unprofiled_step_ns": list(recorder.plain_ns),
+        "profiled_step_ns": list(recorder.profiled_ns),
+        "warnings": {
+            **recorder.quality.warnings(on_cpu=_computes_only(job)),
+            **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
+            **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
+        },
+        "extra": {
+            "quality": recorder.quality.summary(),
+            **({OPTIMIZER_TIMES: recorder.optimizer_ns} if recorder.optimizer_ns else {}),
+            "job": job.name,
+            "blocks": [[block.kind, block.steps] for block in recorder.blocks],
+            "parameters": describe_parameters(job.model),
+            "buffers": describe_buffers(job.model),
+        },
+    }
+
+
+def _computes_only(job: Job) -> bool:
+    """Tell whether *job* waits for nobody: no device, no loader workers, no other ranks."""
+    return not job.uses_cuda and job.loader is None and process_rank() is None
 
 
 def framework() -> str:

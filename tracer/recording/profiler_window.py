@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 STEP_RANGE = "ProfilerStep#"
 
 
-class Window:
+class ProfilerWindow:
     """A recording of a few steps; `start`, `stop`, then `export`."""
 
     def __init__(self, *, shapes: bool = True) -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -15,22 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
 from foretrace.tracer.job import Job, runner
-from foretrace.tracer.recording.job_metadata import (
-    describe_buffers,
-    describe_loader,
-    describe_optimizer,
-    describe_parameters,
-    framework,
-)
-from foretrace.tracer.recording.machine_probe import DISAGREEMENT_LIMIT, probe, probe_again
+from foretrace.tracer.readers.load import load
+from foretrace.tracer.readers.parquet import check_place, save
+from foretrace.tracer.recording.job_metadata import describe_recording
+from foretrace.tracer.recording.machine_probe import probe
 from foretrace.tracer.recording.module_ranges import PREFIX
-from foretrace.tracer.recording.optimizer_timer import OPTIMIZER_TIMES
 from foretrace.tracer.recording.process_rank import file_of_rank, process_rank
-from foretrace.tracer.recording.recorder import Recorder, schedule
-from foretrace.util.import_target import first_line
+from foretrace.tracer.recording.recorder import Recorder, drive, schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pandas as pd
 
@@ -69,32 +61,6 @@ def record(
     with recording(job, steps=steps, warmup=warmup, windows=windows, out=out) as session:
         drive(runner(job), session.recorder)
     return session.trace
-
-
-def drive(run: Callable[[], None], recorder: Recorder) -> None:
-    """Call *run*, one iteration, under an entered *recorder* until its schedule is finished.
-
-    Raises
-    ------
-    RecordError
-        A step failed; the text says which and why.
-    """
-    count = 0
-    while not recorder.done:
-        attempt(run, f"step {count} of {recorder.job.name!r}")
-        recorder.step()
-        count += 1
-
-
-def attempt(run: Callable[[], None], what: str) -> None:
-    """Call *run*, turning whatever the user's code raises into one line about *what*."""
-    try:
-        run()
-    except RecordError:
-        raise
-    except Exception as error:
-        text = f"{type(error).__name__}: {first_line(error)}"
-        raise RecordError(f"{what} failed: {text}") from error
 
 
 @dataclass
@@ -155,8 +121,6 @@ def recording(
             raise RecordError(f"{name} is {value}, expected at least 1")
     rank = process_rank()
     if out is not None:
-        from foretrace.tracer.readers.parquet import check_place, save
-
         out = file_of_rank(out, rank)
         check_place(out)
     blocks = schedule(steps=steps, warmup=warmup, windows=windows)
@@ -178,62 +142,26 @@ def to_trace(recorder: Recorder) -> Trace:
     with tempfile.TemporaryDirectory(prefix="foretrace-") as folder:
         path = Path(folder) / "window.json"
         recorder.export(path)
-        return read_kineto(path, facts(recorder), source=recorder.job.name)
+        return read_recorded(path, describe_recording(recorder), source=recorder.job.name)
 
 
-def facts(recorder: Recorder) -> dict[str, Any]:
-    """Return everything about the recording that is not an event, keyed as `TraceMeta` is."""
-    job = recorder.job
-    machine, off = probe_again()
-    return {
-        "framework": framework(),
-        "command": shlex.join(sys.argv),
-        "batch_size": job.batch_size,
-        "optimizer": describe_optimizer(job.optimizer),
-        "loader": describe_loader(job.loader),
-        "machine": machine,
-        "unprofiled_step_ns": list(recorder.plain_ns),
-        "profiled_step_ns": list(recorder.profiled_ns),
-        "warnings": {
-            **recorder.quality.warnings(on_cpu=_computes_only(job)),
-            **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
-            **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
-        },
-        "extra": {
-            "quality": recorder.quality.summary(),
-            **({OPTIMIZER_TIMES: recorder.optimizer_ns} if recorder.optimizer_ns else {}),
-            "job": job.name,
-            "blocks": [[block.kind, block.steps] for block in recorder.blocks],
-            "parameters": describe_parameters(job.model),
-            "buffers": describe_buffers(job.model),
-        },
-    }
-
-
-def _computes_only(job: Job) -> bool:
-    """Tell whether *job* waits for nobody: no device, no loader workers, no other ranks."""
-    return not job.uses_cuda and job.loader is None and process_rank() is None
-
-
-def read_kineto(path: Path, known: dict[str, Any], *, source: str) -> Trace:
-    """Read the Kineto file *path* and add what is *known* about its job (see `facts`)."""
-    from foretrace.tracer.readers.load import load
-
+def read_recorded(path: Path, metadata: dict[str, Any], *, source: str) -> Trace:
+    """Read the Kineto file *path* and add the *metadata* that `describe_recording` gave."""
     trace = load(path)
     meta = trace.meta
-    replaced = {f.name: known[f.name] for f in fields(meta) if f.name in known}
+    replaced = {f.name: metadata[f.name] for f in fields(meta) if f.name in metadata}
     for name in ("unprofiled_step_ns", "profiled_step_ns"):
         replaced[name] = tuple(replaced.get(name, ()))
     for name in ("warnings", "extra"):
         replaced[name] = {**getattr(meta, name), **replaced.get(name, {})}
     return replace(
         trace,
-        events=_modules_as_ranges(trace.events),
+        events=_annotate_modules(trace.events),
         meta=replace(meta, source=source, **replaced),
     )
 
 
-def _modules_as_ranges(events: pd.DataFrame) -> pd.DataFrame:
+def _annotate_modules(events: pd.DataFrame) -> pd.DataFrame:
     """Call module ranges annotations: the cheap ranges come out of torch as operators."""
     names = events["name"].cat.categories
     where = events["name"].isin(names[names.str.startswith(PREFIX)]) & (events["kind"] == "op")

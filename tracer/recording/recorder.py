@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Self
 from foretrace.errors import RecordError
 from foretrace.tracer.recording.module_ranges import annotated_modules
 from foretrace.tracer.recording.optimizer_timer import Updates
-from foretrace.tracer.recording.profiler_window import Window, step_range
+from foretrace.tracer.recording.profiler_window import ProfilerWindow, step_range
 from foretrace.tracer.recording.shapes import add_shapes
 from foretrace.tracer.step_stats import Quality
+from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,8 +87,8 @@ class Recorder:
     def __post_init__(self) -> None:
         """Start with nothing recorded."""
         self._waiting = list(self.blocks)
-        self._windows: list[tuple[float, Window]] = []
-        self._shapes: Window | None = None
+        self._windows: list[tuple[float, ProfilerWindow]] = []
+        self._shapes: ProfilerWindow | None = None
         self._running, self._watch = ExitStack(), ExitStack()
         self._stamps: list[int] = []
         self._range: Any = None
@@ -157,7 +158,7 @@ class Recorder:
         self._synchronize()
         if kind in ("profiled", "rehearsal", "shapes"):
             self._running.enter_context(annotated_modules(self.job.model))
-            window = Window(shapes=kind == "shapes")
+            window = ProfilerWindow(shapes=kind == "shapes")
             window.start()
             self._running.callback(window.stop)
             self._window = window
@@ -192,6 +193,32 @@ class Recorder:
         if self._range is not None:
             self._range.__exit__(None, None, None)
             self._range = None
+
+
+def drive(run: Callable[[], None], recorder: Recorder) -> None:
+    """Call *run*, one iteration, under an entered *recorder* until its schedule is finished.
+
+    Raises
+    ------
+    RecordError
+        A step failed; the text says which and why.
+    """
+    count = 0
+    while not recorder.done:
+        attempt(run, f"step {count} of {recorder.job.name!r}")
+        recorder.step()
+        count += 1
+
+
+def attempt(run: Callable[[], None], what: str) -> None:
+    """Call *run*, turning whatever the user's code raises into one line about *what*."""
+    try:
+        run()
+    except RecordError:
+        raise
+    except Exception as error:
+        text = f"{type(error).__name__}: {first_line(error)}"
+        raise RecordError(f"{what} failed: {text}") from error
 
 
 def _step_times(stamps: list[int], ended: int, job: Job) -> list[int]:

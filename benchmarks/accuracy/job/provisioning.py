@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.accuracy.shaped_links import at_pace
 from benchmarks.accuracy.shaped_scenarios import scenario_of
-from benchmarks.shaped_network.cells import read_cells
+from benchmarks.shaped_network.cell_archive import read_cells
 from foretrace.analysis.prediction import predict
 from foretrace.graph.build import build
 from foretrace.job.provisioning.plan import Candidate, Parts, closed_form_step
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from benchmarks.shaped_network.cells import Cell
+    from benchmarks.shaped_network.cell_archive import Cell
     from foretrace.graph.model import Graph
     from foretrace.job.answer import Answer
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.shaped_links import NetworkRow, at_pace, network_rows, pair_rows, series_ns
-from benchmarks.shaped_network.cells import Cell, read_cells
+from benchmarks.shaped_network.cell_archive import Cell, read_cells
 from foretrace.analysis.baseline import measured_step
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay

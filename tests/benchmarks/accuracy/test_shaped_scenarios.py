@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.accuracy.shaped_links import network_rows
 from benchmarks.accuracy.shaped_scenarios import SCENARIOS, scenario_of
-from benchmarks.shaped_network.cells import Cell
+from benchmarks.shaped_network.cell_archive import Cell
 from benchmarks.shaped_network.plan import PLAN
 from benchmarks.shaped_network.visit import cells_of
 from foretrace.transforms.scenario import parse_scenario

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.accuracy import study
-from foretrace.tracer.lab.pairs.archive import Pair
+from foretrace.tracer.lab.pairs.read_archive import Pair
 from foretrace.tracer.readers.load import load
 from tests.support.recordings.calibrations import BF16, FP32, entries, file_of
 from tests.support.recordings.kineto import write_small_trace

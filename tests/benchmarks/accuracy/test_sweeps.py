@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.sweeps import SweepRow, contention, sweep_rows
-from benchmarks.shaped_network.cells import Cell, collective_costs, read_cells
+from benchmarks.shaped_network.cell_archive import Cell, read_cells
+from benchmarks.shaped_network.cells import collective_costs
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.collectives.sweep_costs import cost_table

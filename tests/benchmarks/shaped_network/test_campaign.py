@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.shaped_network import campaign as campaigns
 from benchmarks.shaped_network.campaign import record_network
-from benchmarks.shaped_network.cells import read_cells
+from benchmarks.shaped_network.cell_archive import read_cells
 from benchmarks.shaped_network.plan import Group, Setup
 from benchmarks.shaped_network.visit import Effort
 from foretrace.errors import RecordError

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchmarks.shaped_network.card import write_card
-from benchmarks.shaped_network.cells import Run
+from benchmarks.shaped_network.cells import CellRun
 from tests.support.measured.cells import cell, run
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ JOBS = {
 def test_the_card_has_every_cell_and_why_it_proves_nothing(tmp_path: Path) -> None:
     """Trainings in one table, collectives in another, problems in words."""
     good, bad = cell(run(), run()), replace(cell(run(drops=2)), name="ddp gpt x2 500mbit")
-    alone = replace(cell(Run(((2_000_000,),))), scheme="send", options={"bytes": 4096})
+    alone = replace(cell(CellRun(((2_000_000,),))), scheme="send", options={"bytes": 4096})
     path = write_card([good, bad, alone], JOBS, tmp_path / "network.md")
 
     text = path.read_text()
@@ -50,7 +50,9 @@ def test_the_card_has_every_cell_and_why_it_proves_nothing(tmp_path: Path) -> No
 
 def test_collectives_alone_need_no_job(tmp_path: Path) -> None:
     """Then the machine is not known, and there is one table."""
-    alone = replace(cell(Run(((2_000_000,),))), scheme="send", options={"bytes": 4096}, job=None)
+    alone = replace(
+        cell(CellRun(((2_000_000,),))), scheme="send", options={"bytes": 4096}, job=None
+    )
     text = write_card([alone], {}, tmp_path / "network.md").read_text()
 
     assert "Recorded by" not in text

@@ -1,4 +1,4 @@
-"""Measured cells: what is computed from them, when they prove nothing, how they are kept."""
+"""MeasuredCell cells: what is computed from them, when they prove nothing, how they are kept."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.shaped_network.cell_archive import read_cells
 from benchmarks.shaped_network.cells import (
     CELLS,
-    Measured,
-    Run,
+    CellRun,
+    MeasuredCell,
     collective_costs,
-    read_cells,
     write_cells,
 )
 from foretrace.errors import TraceError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def test_times_are_trimmed_means_over_visits_and_ranks() -> None:
     """One outlier in five is cut; two ranks and two visits are averaged."""
     found = cell(
-        Run(((10, 10, 10, 10, 90), (20, 20, 20, 20, 20))),
-        Run(((10, 10, 10, 10, 10), (20, 20, 20, 20, 20))),
+        CellRun(((10, 10, 10, 10, 90), (20, 20, 20, 20, 20))),
+        CellRun(((10, 10, 10, 10, 10), (20, 20, 20, 20, 20))),
     )
 
     assert found.step_ns == 15
@@ -39,27 +39,27 @@ def test_times_are_trimmed_means_over_visits_and_ranks() -> None:
 
 def test_a_server_without_steps_counts_nowhere() -> None:
     """Its list is empty, and the mean is that of the workers."""
-    assert cell(Run(((10,), (20,), ()))).step_ns == 15
+    assert cell(CellRun(((10,), (20,), ()))).step_ns == 15
 
 
 @pytest.mark.parametrize(
     ("runs", "noise"),
     [
-        ((Run(((100,),)), Run(((103,),))), 0.03),
-        ((Run(((100, 100, 110, 110),)),), 0.1),
-        ((Run(((100,), ())),), 0.0),
+        ((CellRun(((100,),)), CellRun(((103,),))), 0.03),
+        ((CellRun(((100, 100, 110, 110),)),), 0.1),
+        ((CellRun(((100,), ())),), 0.0),
     ],
     ids=["two visits", "halves of one", "one step"],
 )
-def test_noise_is_how_far_repeats_are_apart(runs: tuple[Run, ...], noise: float) -> None:
+def test_noise_is_how_far_repeats_are_apart(runs: tuple[CellRun, ...], noise: float) -> None:
     """Visits where there are several, halves otherwise."""
     assert cell(*runs).noise == noise
 
 
 def test_spread_is_that_of_single_steps() -> None:
     """Standard deviation over mean; of one step none is known."""
-    assert cell(Run(((90, 110),))).spread == pytest.approx(0.141421)
-    assert cell(Run(((90,),))).spread == 0.0
+    assert cell(CellRun(((90, 110),))).spread == pytest.approx(0.141421)
+    assert cell(CellRun(((90,),))).spread == 0.0
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_spread_is_that_of_single_steps() -> None:
         (run(forward_ns=((44, 44), (44, 44))), "forward differs by +10.0% from the job alone"),
     ],
 )
-def test_why_a_cell_proves_nothing(visit: Run, problem: str) -> None:
+def test_why_a_cell_proves_nothing(visit: CellRun, problem: str) -> None:
     """Each reason is named; without one the cell is conclusive."""
     assert cell(run(), run()).is_conclusive
     assert cell(visit).problems == (problem,)
@@ -93,7 +93,7 @@ def test_bytes_may_be_off_by_headers() -> None:
 
 def test_collectives_make_a_cost_table() -> None:
     """Those within one rack; trainings are left out."""
-    alone = replace(cell(Run(((8, 8, 8, 8),))), scheme="all_reduce", options={"bytes": 4096})
+    alone = replace(cell(CellRun(((8, 8, 8, 8),))), scheme="all_reduce", options={"bytes": 4096})
     over_racks = replace(alone, racks=(0, 1))
 
     assert collective_costs([cell(run()), alone, over_racks]) == [
@@ -132,7 +132,7 @@ def test_cells_come_back_as_written(archive: Path, tmp_path: Path) -> None:
 
     for where in (archive, tmp_path):
         training, alone = read_cells(where)
-        assert Measured(**{n: getattr(training, n) for n in vars(cell(run()))}) == cell(
+        assert MeasuredCell(**{n: getattr(training, n) for n in vars(cell(run()))}) == cell(
             run(), run()
         )
         assert alone.recording is None

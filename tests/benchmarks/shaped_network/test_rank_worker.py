@@ -17,7 +17,7 @@ from benchmarks.shaped_network.rank_worker import (  # noqa: E402 - same
     _sent_bytes,
     training_commands,
 )
-from benchmarks.shaped_network.training import Training  # noqa: E402 - same
+from benchmarks.shaped_network.training import RankTraining  # noqa: E402 - same
 from foretrace.tracer.lab.network.party import Party  # noqa: E402 - same
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ def test_a_server_records_nothing() -> None:
 @pytest.mark.parametrize(
     ("training", "counts", "limited"),
     [
-        (Training(lambda: None), [5, 5], [6, 6]),
-        (Training(lambda: None, in_step=False), [10, 5], [8, 6]),
+        (RankTraining(lambda: None), [5, 5], [6, 6]),
+        (RankTraining(lambda: None, in_step=False), [10, 5], [8, 6]),
     ],
     ids=["in step", "on their own"],
 )
 def test_who_waits_makes_as_many_steps_as_the_slowest(
-    training: Training, counts: list[int], limited: list[int]
+    training: RankTraining, counts: list[int], limited: list[int]
 ) -> None:
     """Steps of 1 and 2 ms in 10 ms; the server's estimate, which is none, does not count."""
     rank = Rank(Party(0, 2, 1, None), "lo")

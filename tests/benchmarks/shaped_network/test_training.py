@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.shaped_network.training import Training, timed
+from benchmarks.shaped_network.training import RankTraining, timed
 
 
 class Clock:
@@ -40,18 +40,18 @@ def test_without_a_clock_forwards_are_unknown() -> None:
 def test_a_rank_makes_its_own_number_of_steps() -> None:
     """Each rank finds its number in the list, and its bytes go with it."""
     made: list[int] = []
-    training = Training(lambda: made.append(1), None, sent_bytes=10)
+    training = RankTraining(lambda: made.append(1), None, sent_bytes=10)
 
     assert len(training.run([2, 3], 1)[0]) == len(made) == 3
     assert [training.expected_bytes([2, 3], rank) for rank in (0, 1)] == [20, 30]
     assert training.facts() == {}
-    assert Training(lambda: None).expected_bytes([2], 0) is None
+    assert RankTraining(lambda: None).expected_bytes([2], 0) is None
 
 
 def test_a_server_answers_all_steps() -> None:
     """It has no steps of its own and sends for every worker's."""
     served: list[object] = []
-    server = Training(lambda: None, None, sent_bytes=10, serve=served.append)
+    server = RankTraining(lambda: None, None, sent_bytes=10, serve=served.append)
 
     assert server.run([2, 3], 2) == ([], [])
     assert served == [[2, 3]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.shaped_network.cells import Measured, Run
+from benchmarks.shaped_network.cells import CellRun, MeasuredCell
 
 
-def run(**settings: Any) -> Run:
+def run(**settings: Any) -> CellRun:
     """Return a visit of two ranks to a step of 100 ns that sent 2 MB as it should."""
     values: dict[str, Any] = {
         "step_ns": ((100, 100), (100, 100)),
@@ -17,12 +17,12 @@ def run(**settings: Any) -> Run:
         "tx_bytes": (2_000_000, 2_000_000),
         "expected_bytes": (2_000_000, 2_000_000),
     }
-    return Run(**{**values, **settings})
+    return CellRun(**{**values, **settings})
 
 
-def cell(*runs: Run) -> Measured:
+def cell(*runs: CellRun) -> MeasuredCell:
     """Return ``gpt`` trained by DDP on two ranks at 300 Mbit/s, visited in *runs*."""
-    return Measured(
+    return MeasuredCell(
         name="ddp gpt x2 cap_mb=25 300mbit",
         scheme="ddp",
         model="gpt",

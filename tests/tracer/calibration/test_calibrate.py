@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from foretrace.tracer.calibration.align_calls import aligned  # noqa: E402 - needs torch
 from foretrace.tracer.calibration.calibrate import calibrate, where  # noqa: E402
-from foretrace.tracer.calibration.fake_run import Change  # noqa: E402
+from foretrace.tracer.calibration.fake_run import JobChange  # noqa: E402
 from foretrace.tracer.calibration.fake_tensors import without_data  # noqa: E402
 from foretrace.tracer.calibration.inputs import Inputs  # noqa: E402
 from foretrace.tracer.calibration.loader_handoff import handover_time  # noqa: E402
@@ -86,9 +86,9 @@ def build(
     return Job(step, model, update, samples, name="net")
 
 
-def changed(text: str, **arguments: Any) -> Change:
+def changed(text: str, **arguments: Any) -> JobChange:
     """Return the what-if *text*, made by building with *arguments*."""
-    return Change.of(text, partial(build, **arguments))
+    return JobChange.of(text, partial(build, **arguments))
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_a_change_that_cannot_be_built_is_said() -> None:
     def broken() -> Job:
         raise OSError("no such data")
 
-    found = calibrate(build(), build, [Change("batch_size", {"n": 4}, broken)], seconds=1)
+    found = calibrate(build(), build, [JobChange("batch_size", {"n": 4}, broken)], seconds=1)
     assert found.left_out == ["batch_size(n=4): OSError: no such data"]
     assert {row.list for row in found.rows} == {"before"}
 
@@ -373,7 +373,7 @@ def test_a_batch_from_workers_costs_its_handover() -> None:
 
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=8)
     job = Job(step, loader=loader, name="numbers")
-    change = Change.of("dataloader(workers=1)", lambda: job)
+    change = JobChange.of("dataloader(workers=1)", lambda: job)
     rows = calibrate(job, lambda: job, [change], seconds=1).rows
     (handover,) = [row for row in rows if row.operator == "handover"]
     assert handover.change == "dataloader(workers=1)"

@@ -14,13 +14,24 @@ import pytest
 from foretrace.cli.app import run
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration import cache as timing_cache
-from foretrace.tracer.calibration.file import Row, Timing, Where, merge, packed, read, write
+from foretrace.tracer.calibration.file import (
+    CalibrationRow,
+    Timing,
+    Where,
+    merge,
+    packed,
+    read,
+    write,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HERE = Where("a CPU", 1, "2.13", "job")
-MM, ADD = (Row("", "before", 0, f"aten::{name}", "[]", "forward", ns=5.0) for name in ("mm", "add"))
+MM, ADD = (
+    CalibrationRow("", "before", 0, f"aten::{name}", "[]", "forward", ns=5.0)
+    for name in ("mm", "add")
+)
 AMP = replace(MM, change="amp()", list="after", of=0, ns=7.0)
 BATCH = replace(AMP, change="batch_size(n=8)", ns=9.0)
 JOB = """
@@ -89,7 +100,7 @@ def test_changes_of_one_job_merge(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    rows: list[Row], where: Where, text: str, tmp_path: Path
+    rows: list[CalibrationRow], where: Where, text: str, tmp_path: Path
 ) -> None:
     """Times of other machines and other jobs are never mixed."""
     write([MM, AMP], HERE, tmp_path / "one")

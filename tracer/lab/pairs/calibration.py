@@ -32,10 +32,10 @@ def calibrate_pair(
     """
     try:
         from foretrace.tracer.calibration.calibrate import calibrate
-        from foretrace.tracer.calibration.fake_run import Change
+        from foretrace.tracer.calibration.fake_run import JobChange
         from foretrace.tracer.calibration.file import KNOWN, write
 
-        change = Change.of(scenario, builders[1])
+        change = JobChange.of(scenario, builders[1])
         if change.name not in KNOWN:
             return []
         found = calibrate(job, builders[0], [change], seconds=seconds)

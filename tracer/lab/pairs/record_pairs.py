@@ -1,7 +1,7 @@
-"""Record before/after pairs over models and changes: `record_pairs`; read them: `read_pairs`.
+"""Record before/after pairs over models and changes; `read_archive` reads them.
 
 Needs torch and the standard library only. One process per model on a GPU, per pair on a CPU, does
-the measuring (`campaign`, `pair_child`); this one packs what there is and writes the cards.
+the measuring (`campaign`, `worker`); this one packs what there is and writes the cards.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.pairs.archive import Pair, pack, read_pairs
+from foretrace.tracer.lab.pairs.archive import pack
 from foretrace.tracer.lab.pairs.campaign import run_all, say
 from foretrace.tracer.lab.pairs.card import write_cards
-from foretrace.tracer.lab.pairs.worker import CPU_PLAN, CUDA_PLAN, Plan, Task
+from foretrace.tracer.lab.pairs.worker import CPU_PLAN, CUDA_PLAN, PairPlan, Task
 from foretrace.tracer.lab.zoo.models import BY_NAME as MODELS
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 
@@ -29,7 +29,7 @@ PACKING_SECONDS = 30.0  # ... but no more than this
 
 
 @dataclass(frozen=True)
-class Recorded:
+class PairArchives:
     """What a run left behind: archives, cards, and in words what it could not do."""
 
     archives: tuple[Path, ...]
@@ -44,8 +44,8 @@ def record_pairs(
     minutes: float = 8.0,
     cpu: bool = False,
     out: str | Path = "pairs",
-    plan: Plan | None = None,
-) -> Recorded:
+    plan: PairPlan | None = None,
+) -> PairArchives:
     """Measure *variants* of *models* before and after, for at most *minutes*, and pack the pairs.
 
     Interrupted, it packs what it has. ``None`` stands for all models and for all changes that are
@@ -72,7 +72,7 @@ def record_pairs(
     for line in left_out:
         say(f"left out: {line}")
     say(f"wrote {len(archives)} archive(s) and {len(cards)} card(s) to {out}")
-    return Recorded(tuple(archives), tuple(cards), tuple(left_out))
+    return PairArchives(tuple(archives), tuple(cards), tuple(left_out))
 
 
 def _groups(
@@ -107,6 +107,3 @@ def _require_device(*, cpu: bool) -> None:
 
         if not torch.cuda.is_available():
             raise RecordError("torch sees no GPU here: add --cpu for small shapes on the CPU")
-
-
-__all__ = ["Pair", "Recorded", "read_pairs", "record_pairs"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from foretrace.tracer.job import Job, runner
-from foretrace.tracer.recording.record import attempt, drive
-from foretrace.tracer.recording.recorder import Block, Recorder
+from foretrace.tracer.recording.recorder import Block, Recorder, attempt, drive
 from foretrace.tracer.step_stats import SETTLE_PER_WORKER, Quality, trimmed_mean
 
 if TYPE_CHECKING:

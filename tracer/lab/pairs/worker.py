@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 from foretrace.tracer.child_process import end_with
 from foretrace.tracer.job import runner
 from foretrace.tracer.lab.pairs.archive import CALIBRATION
+from foretrace.tracer.lab.pairs.calibration import calibrate_pair
 from foretrace.tracer.lab.pairs.side import Side
-from foretrace.tracer.lab.zoo.models import find_model
+from foretrace.tracer.lab.zoo.named import find_model
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 from foretrace.tracer.lab.zoo.variants import Variant, build
+from foretrace.tracer.recording.job_metadata import describe_recording
 from foretrace.tracer.recording.machine_probe import probe
-from foretrace.tracer.recording.record import attempt, drive, facts
-from foretrace.tracer.recording.recorder import Block, Recorder, schedule
+from foretrace.tracer.recording.recorder import Block, Recorder, attempt, drive, schedule
 from foretrace.tracer.step_stats import Quality, neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
 
     from foretrace.tracer.job import Job
     from foretrace.tracer.lab.zoo.models import Model
-    from foretrace.tracer.lab.zoo.variants import Change
+    from foretrace.tracer.lab.zoo.variants import ZooChange
 
 SLOW_NS = 250_000_000
 LOAD_SHARE = 0.8  # of the step: loading is worth moving away, and can be hidden
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """How much is measured: *rounds* of a block of *block* steps per side, after *warmup*.
 
     The side before is recorded in between, *window* steps a round.
@@ -56,8 +57,8 @@ class Plan:
     calibration_seconds: float = 8.0
 
 
-CPU_PLAN = Plan()
-CUDA_PLAN = Plan(rounds=4, block=4, slow_block=2, warmup=3, window=3, calibration_seconds=0)
+CPU_PLAN = PairPlan()
+CUDA_PLAN = PairPlan(rounds=4, block=4, slow_block=2, warmup=3, window=3, calibration_seconds=0)
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,19 @@ class Task:
     cpu: bool
     folder: str
     deadline: float
-    plan: Plan
+    plan: PairPlan
 
 
 class Bench:
     """Measures changes of one model; the last "before" side is kept, the next may be the same."""
 
-    def __init__(self, model: Model, folder: Path, plan: Plan, *, cpu: bool) -> None:
+    def __init__(self, model: Model, folder: Path, plan: PairPlan, *, cpu: bool) -> None:
         """Measure *model* by *plan* and write into *folder*."""
         self.model, self.folder, self.plan, self.cpu = model, folder, plan, cpu
         self._kept: tuple[Side, dict[str, Any]] | None = None
         self._load_ns: int | None = None
 
-    def measure(self, change: Change) -> dict[str, Any]:
+    def measure(self, change: ZooChange) -> dict[str, Any]:
         """Measure *change* and return what belongs into its ``.pair.json``."""
         wanted = [self._with_loader(v) for v in change.variants(cpu=self.cpu)]
         is_kept = self._kept is not None and self._kept[0].variant == wanted[0]
@@ -109,10 +110,8 @@ class Bench:
             },
         }
 
-    def calibrate(self, change: Change, scenario: str) -> list[str]:
+    def calibrate(self, change: ZooChange, scenario: str) -> list[str]:
         """Time what *change*, measured just now, replaces; return what could not be timed."""
-        from foretrace.tracer.lab.pairs.calibration import calibrate_pair
-
         assert self._kept is not None
         before, _ = self._kept
         _, after = change.variants(cpu=self.cpu)
@@ -206,9 +205,9 @@ class Bench:
     def _exported(self, side: Side, recorder: Recorder, name: str) -> dict[str, Any]:
         """Write what *recorder* has; return the file's name and the facts."""
         recorder.export(self.folder / f"{name}.json")
-        known = facts(recorder)
-        known["command"] = "foretrace record-pairs" + (" --cpu" if self.cpu else "")
-        return {"trace": f"{name}.json", "facts": known, "variant": asdict(side.variant)}
+        command = "foretrace record-pairs" + (" --cpu" if self.cpu else "")
+        facts = {**describe_recording(recorder), "command": command}
+        return {"trace": f"{name}.json", "facts": facts, "variant": asdict(side.variant)}
 
 
 def _hardware(*, cpu: bool) -> str:
@@ -280,7 +279,7 @@ def main(arguments: list[str]) -> int:  # pragma: no cover - runs in a process o
     """Run the task that stands in the first argument as JSON; the second is who started this."""
     end_with(int(arguments[1]))
     content = json.loads(arguments[0])
-    task = Task(**{**content, "plan": Plan(**content["plan"])})
+    task = Task(**{**content, "plan": PairPlan(**content["plan"])})
     warnings.filterwarnings("ignore")
     if task.cpu:
         settle()

@@ -20,7 +20,7 @@ GRAPHS = "foretrace.tracer.lab.zoo.graphs"
 
 
 @dataclass(frozen=True)
-class Shape:
+class ModelShape:
     """Arguments of the network, samples per step, and the sizes of a batch."""
 
     network: Mapping[str, Any]
@@ -36,10 +36,10 @@ class Model:
     module: str
     cls: str
     data: str  # "images", "pixels", "tokens", "sentences", "vectors", "clicks" or "graphs"
-    full: Shape
-    small: Shape
+    full: ModelShape
+    small: ModelShape
 
-    def shape(self, *, small: bool) -> Shape:
+    def shape(self, *, small: bool) -> ModelShape:
         """Return the published shape, or the one for a single CPU core."""
         return self.small if small else self.full
 
@@ -62,9 +62,9 @@ def _transformer(
     *,
     causal: bool,
 ) -> Model:
-    def shape(sizes: dict[str, Any], batch: int) -> Shape:
+    def shape(sizes: dict[str, Any], batch: int) -> ModelShape:
         data = {"length": sizes["length"], "words": sizes["words"]}
-        return Shape({**sizes, "causal": causal}, batch, data)
+        return ModelShape({**sizes, "causal": causal}, batch, data)
 
     return Model(
         name, SEQUENCE, "Transformer", "tokens", shape(full, batches[0]), shape(small, batches[1])
@@ -81,8 +81,8 @@ def _vision(
         module,
         cls,
         "images",
-        Shape({**full, "classes": 1000}, sizes[0], {"image": 224, "classes": 1000}),
-        Shape({**small, "classes": 100}, sizes[1], {"image": sizes[2], "classes": 100}),
+        ModelShape({**full, "classes": 1000}, sizes[0], {"image": 224, "classes": 1000}),
+        ModelShape({**small, "classes": 100}, sizes[1], {"image": sizes[2], "classes": 100}),
     )
 
 
@@ -118,8 +118,10 @@ ZOO = (
         SEQUENCE,
         "Translation",
         "sentences",
-        Shape({"layers": 4, "width": 1024, "words": 32000}, 128, {"length": 50, "words": 32000}),
-        Shape({"layers": 2, "width": 128, "words": 4000}, 16, {"length": 24, "words": 4000}),
+        ModelShape(
+            {"layers": 4, "width": 1024, "words": 32000}, 128, {"length": 50, "words": 32000}
+        ),
+        ModelShape({"layers": 2, "width": 128, "words": 4000}, 16, {"length": 24, "words": 4000}),
     ),
     _transformer(
         "bert-base",
@@ -154,20 +156,22 @@ ZOO = (
         VISION,
         "UNet",
         "pixels",
-        Shape({"widths": (64, 128, 256, 512, 1024), "classes": 2}, 8, {"image": 256, "classes": 2}),
-        Shape({"widths": (12, 24, 48), "classes": 2}, 4, {"image": 64, "classes": 2}),
+        ModelShape(
+            {"widths": (64, 128, 256, 512, 1024), "classes": 2}, 8, {"image": 256, "classes": 2}
+        ),
+        ModelShape({"widths": (12, 24, 48), "classes": 2}, 4, {"image": 64, "classes": 2}),
     ),
     Model(
         "dlrm",
         SEQUENCE,
         "DLRM",
         "clicks",
-        Shape(
+        ModelShape(
             {"tables": 26, "rows": 100_000, "width": 64, "dense": 13, "hidden": (512, 256)},
             2048,
             {"tables": 26, "rows": 100_000, "dense": 13, "bag": 1},
         ),
-        Shape(
+        ModelShape(
             {"tables": 8, "rows": 10_000, "width": 32, "dense": 13, "hidden": (512, 256)},
             512,
             {"tables": 8, "rows": 10_000, "dense": 13, "bag": 4},
@@ -192,28 +196,30 @@ ZOO = (
         SEQUENCE,
         "Autoencoder",
         "vectors",
-        Shape({"widths": (3072, 4096, 2048, 1024, 256)}, 2048, {"length": 3072}),
-        Shape({"widths": (784, 1000, 500, 250, 30)}, 192, {"length": 784}),
+        ModelShape({"widths": (3072, 4096, 2048, 1024, 256)}, 2048, {"length": 3072}),
+        ModelShape({"widths": (784, 1000, 500, 250, 30)}, 192, {"length": 784}),
     ),
     Model(
         "lstm-lm",
         SEQUENCE,
         "LanguageModel",
         "tokens",
-        Shape({"layers": 2, "width": 1500, "words": 10_000}, 64, {"length": 35, "words": 10_000}),
-        Shape({"layers": 2, "width": 160, "words": 4_000}, 12, {"length": 24, "words": 4_000}),
+        ModelShape(
+            {"layers": 2, "width": 1500, "words": 10_000}, 64, {"length": 35, "words": 10_000}
+        ),
+        ModelShape({"layers": 2, "width": 160, "words": 4_000}, 12, {"length": 24, "words": 4_000}),
     ),
     Model(
         "transformer",
         SEQUENCE,
         "EncoderDecoder",
         "sentences",
-        Shape(
+        ModelShape(
             {"layers": 6, "width": 512, "heads": 8, "words": 37_000, "length": 64},
             64,
             {"length": 64, "words": 37_000},
         ),
-        Shape(
+        ModelShape(
             {"layers": 2, "width": 128, "heads": 4, "words": 2_000, "length": 24},
             6,
             {"length": 24, "words": 2_000},
@@ -224,12 +230,12 @@ ZOO = (
         GRAPHS,
         "GraphNetwork",
         "graphs",
-        Shape(
+        ModelShape(
             {"layers": 5, "features": 64, "width": 300, "nodes": 32, "classes": 128},
             256,
             {"nodes": 32, "edges": 72, "features": 64, "classes": 128},
         ),
-        Shape(
+        ModelShape(
             {"layers": 4, "features": 32, "width": 128, "nodes": 24, "classes": 10},
             64,
             {"nodes": 24, "edges": 56, "features": 32, "classes": 10},
@@ -238,23 +244,3 @@ ZOO = (
 )
 
 BY_NAME = {model.name: model for model in ZOO}
-
-
-def find_model(name: str) -> Model:
-    """Return the model of this zoo, of torchvision or of transformers that is called *name*.
-
-    Raises
-    ------
-    RecordError
-        There is none, or the library that has it is not installed.
-
-    Examples
-    --------
-    >>> find_model("gnn").data
-    'graphs'
-    """
-    if name in BY_NAME:
-        return BY_NAME[name]
-    from foretrace.tracer.lab.zoo.named import named_model
-
-    return named_model(name, BY_NAME)

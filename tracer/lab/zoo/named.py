@@ -1,4 +1,4 @@
-"""Models of torchvision and transformers by name, built from their configurations.
+"""Models by name: of this zoo, or of torchvision and transformers, built from configurations.
 
 Nothing is downloaded: weights and data are random. ``torchvision:resnet18`` is a classifier of
 images; ``transformers:bert`` a type of model that the library lists, with its first head that
@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.tracer.lab.zoo.models import Model, Shape
+from foretrace.tracer.lab.zoo.models import BY_NAME, Model, ModelShape
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 HERE = "foretrace.tracer.lab.zoo.wrappers"
 CLASSES = 1000
@@ -29,18 +29,25 @@ LENGTH, SMALL_LENGTH = 128, 32
 SMALL_LAYERS = 2
 
 
-def named_model(name: str, zoo: Iterable[str]) -> Model:
-    """Return the model that *name*, ``library:model``, means; *zoo* lists what else there is.
+def find_model(name: str) -> Model:
+    """Return the model of this zoo, of torchvision or of transformers that is called *name*.
 
     Raises
     ------
     RecordError
-        No library is named, it is not installed, or it has no such model.
+        There is none, or the library that has it is not installed or cannot be used.
+
+    Examples
+    --------
+    >>> find_model("gnn").data
+    'graphs'
     """
+    if name in BY_NAME:
+        return BY_NAME[name]
     library, colon, model = name.partition(":")
     if not colon or library not in LIBRARIES:
         raise RecordError(
-            f"no model is called {name!r}: choose from {', '.join(zoo)}, "
+            f"no model is called {name!r}: choose from {', '.join(BY_NAME)}, "
             f"or write {', '.join(f'{each}:MODEL' for each in LIBRARIES)}"
         )
     if find_spec(library) is None:
@@ -61,9 +68,9 @@ def _torchvision(name: str, model: str) -> Model:
         raise RecordError(f"torchvision has no classifier {model!r}: {', '.join(known)}")
     needed = next((size for begin, size in FIXED.items() if model.startswith(begin)), None)
 
-    def shape(image: int, samples: int) -> Shape:
+    def shape(image: int, samples: int) -> ModelShape:
         data = {"image": needed or image, "classes": CLASSES}
-        return Shape({"name": model, "classes": CLASSES}, samples, data)
+        return ModelShape({"name": model, "classes": CLASSES}, samples, data)
 
     return Model(name, HERE, "Classifier", "images", shape(IMAGE, 64), shape(SMALL_IMAGE, 4))
 
@@ -73,13 +80,13 @@ def _transformers(name: str, model: str) -> Model:
     small = configured(model, {"num_hidden_layers": SMALL_LAYERS})
     is_image = hasattr(found.config, "image_size")
 
-    def shape(layers: dict[str, int], samples: int, length: int) -> Shape:
+    def shape(layers: dict[str, int], samples: int, length: int) -> ModelShape:
         data = (
             {"image": found.config.image_size, "classes": found.config.num_labels}
             if is_image
             else {"length": length, "words": found.config.vocab_size}
         )
-        return Shape({"name": model, "settings": layers}, samples, data)
+        return ModelShape({"name": model, "settings": layers}, samples, data)
 
     few = {"num_hidden_layers": small.config.num_hidden_layers}
     return Model(

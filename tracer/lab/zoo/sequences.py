@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812 - the field's name for it
 from foretrace.tracer.lab.zoo.vision import Checkpointed
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """A transformer block; ``norm_first`` is GPT's and ViT's order, else BERT's."""
 
     def __init__(self, width: int, heads: int, *, causal: bool, norm_first: bool) -> None:
@@ -58,7 +58,7 @@ class Transformer(Checkpointed):
         self.places = nn.Embedding(length, width)
         self.norm = nn.LayerNorm(width)
         self.blocks = nn.ModuleList(
-            Block(width, heads, causal=causal, norm_first=causal) for _ in range(layers)
+            TransformerBlock(width, heads, causal=causal, norm_first=causal) for _ in range(layers)
         )
         self.head = nn.Linear(width, words, bias=False)
         self.head.weight = self.words.weight  # tied, as both originals have it
@@ -83,7 +83,7 @@ class VisionTransformer(Checkpointed):
         self.first = nn.Parameter(torch.zeros(1, 1, width))
         self.places = nn.Parameter(torch.zeros(1, (image // patch) ** 2 + 1, width))
         self.blocks = nn.ModuleList(
-            Block(width, heads, causal=False, norm_first=True) for _ in range(layers)
+            TransformerBlock(width, heads, causal=False, norm_first=True) for _ in range(layers)
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, classes)

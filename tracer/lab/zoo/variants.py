@@ -50,7 +50,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Change:
+class ZooChange:
     """What is set before and after, and the scenario that predicts it.
 
     ``{n}`` in the scenario stands for the batch size after. ``needs`` is "" (nothing), "cuda",
@@ -79,19 +79,19 @@ class Change:
 
 
 CHANGES = (
-    Change(
+    ZooChange(
         "fused",
         {"optimizer": "loop"},
         {"optimizer": "fused"},
         'fused_optimizer(kind="fused")',
         on_cpu=True,
     ),
-    Change("amp_bf16", {}, {"precision": "amp_bf16"}, 'amp(dtype="bf16")', on_cpu=True),
-    Change("batch_x2", {}, {"batch_factor": 2}, "batch_size(n={n})", on_cpu=True),
-    Change("batch_x4", {}, {"batch_factor": 4}, "batch_size(n={n})", on_cpu=True),
-    Change("loader_2", {"workers": 0}, {"workers": 2}, "dataloader(workers=2)", on_cpu=True),
-    Change("accumulate_2", {}, {"accumulation": 2}, "gradient_accumulation(k=2)", on_cpu=True),
-    Change(
+    ZooChange("amp_bf16", {}, {"precision": "amp_bf16"}, 'amp(dtype="bf16")', on_cpu=True),
+    ZooChange("batch_x2", {}, {"batch_factor": 2}, "batch_size(n={n})", on_cpu=True),
+    ZooChange("batch_x4", {}, {"batch_factor": 4}, "batch_size(n={n})", on_cpu=True),
+    ZooChange("loader_2", {"workers": 0}, {"workers": 2}, "dataloader(workers=2)", on_cpu=True),
+    ZooChange("accumulate_2", {}, {"accumulation": 2}, "gradient_accumulation(k=2)", on_cpu=True),
+    ZooChange(
         "checkpointing",
         {},
         {"checkpointing": True},
@@ -99,22 +99,24 @@ CHANGES = (
         "blocks",
         on_cpu=True,
     ),
-    Change("channels_last", {}, {"channels_last": True}, "channels_last()", "images", on_cpu=True),
-    Change("accumulate_4", {}, {"accumulation": 4}, "gradient_accumulation(k=4)", on_cpu=True),
-    Change("amp_fp16", {}, {"precision": "amp_fp16"}, 'amp(dtype="fp16")', "cuda"),
-    Change("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")', "cuda"),
-    Change(
+    ZooChange(
+        "channels_last", {}, {"channels_last": True}, "channels_last()", "images", on_cpu=True
+    ),
+    ZooChange("accumulate_4", {}, {"accumulation": 4}, "gradient_accumulation(k=4)", on_cpu=True),
+    ZooChange("amp_fp16", {}, {"precision": "amp_fp16"}, 'amp(dtype="fp16")', "cuda"),
+    ZooChange("no_item", {"reads_loss": True}, {}, 'remove_sync(pattern="item")', "cuda"),
+    ZooChange(
         "foreach",
         {"optimizer": "loop"},
         {"optimizer": "foreach"},
         'fused_optimizer(kind="foreach")',
         on_cpu=True,
     ),
-    Change("tf32", {}, {"precision": "tf32"}, "tf32()", "cuda"),
-    Change("loader_4", {"workers": 0}, {"workers": 4}, "dataloader(workers=4)"),
-    Change("loader_1", {"workers": 0}, {"workers": 1}, "dataloader(workers=1)"),
-    Change("compile", {}, {"compiled": True}, "compile()", on_cpu=True),
-    Change(
+    ZooChange("tf32", {}, {"precision": "tf32"}, "tf32()", "cuda"),
+    ZooChange("loader_4", {"workers": 0}, {"workers": 4}, "dataloader(workers=4)"),
+    ZooChange("loader_1", {"workers": 0}, {"workers": 1}, "dataloader(workers=1)"),
+    ZooChange("compile", {}, {"compiled": True}, "compile()", on_cpu=True),
+    ZooChange(
         "cuda_graphs", {}, {"cuda_graph": True}, "cuda_graphs()", "cuda"
     ),  # last: a failed capture may break the process
 )

@@ -19,7 +19,7 @@ from foretrace.tracer.readers.kineto.decode import Arguments
 
 if TYPE_CHECKING:
     from foretrace.tracer.data_issues import Tally
-    from foretrace.tracer.readers.kineto.decode import Recording
+    from foretrace.tracer.readers.kineto.decode import KinetoFile
 
 COLLECTIVE = Arguments(
     single=(
@@ -39,7 +39,7 @@ ITEM_BYTES = {
 COLLECTIVE_NAME = re.compile(r"record_param_comms|nccl|rccl|gloo:|ucc:|mpi:|c10d::", re.IGNORECASE)
 
 
-def add_collectives(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def add_collectives(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     """Set group, size and bytes of collectives, on the host and on the devices."""
     names = values["name"]
     named = np.array([bool(COLLECTIVE_NAME.search(n)) for n in names.categories], dtype=bool)

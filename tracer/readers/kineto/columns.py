@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from foretrace.tracer.data_issues import Tally
-    from foretrace.tracer.readers.kineto.decode import Recording
+    from foretrace.tracer.readers.kineto.decode import KinetoFile
 
 EXTERNAL = ("external_id", "External id")
 EXTERNAL_2020 = Arguments(single=(("external_id", "external id"),))
@@ -83,7 +83,7 @@ def code(kind: str) -> int:
     return EVENT_KINDS.index(kind)
 
 
-def event_columns(recording: Recording, kind: np.ndarray, tally: Tally) -> dict[str, Any]:
+def event_columns(recording: KinetoFile, kind: np.ndarray, tally: Tally) -> dict[str, Any]:
     """Return every column but the rank; rows without a kind (−1) are there, too.
 
     Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels.
@@ -126,7 +126,7 @@ def _rows(values: dict[str, Any], *kinds: str) -> np.ndarray:
 
 
 def _set_external(
-    values: dict[str, Any], recording: Recording, rows: np.ndarray, ids: list[Any], tally: Tally
+    values: dict[str, Any], recording: KinetoFile, rows: np.ndarray, ids: list[Any], tally: Tally
 ) -> None:
     external = integers(ids, tally)
     lack = np.flatnonzero(external < 0)
@@ -141,7 +141,7 @@ def _lane(value: Any) -> Any:
     return value.rsplit(" ", 1)[-1] if type(value) is str else value
 
 
-def _threads(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def _threads(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "op", "annotation", "runtime", "python", "memory", "overhead")
     ids = recording.picked("tid", rows)
     if str in set(map(type, ids)):
@@ -151,7 +151,7 @@ def _threads(values: dict[str, Any], recording: Recording, tally: Tally) -> None
     values["thread"][rows] = integers(ids, tally)
 
 
-def _operators(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def _operators(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "op")
     found = recording.arguments(rows, OPERATOR)
     _set_external(values, recording, rows, found["external_id"], tally)
@@ -203,7 +203,7 @@ def _compact_text(text: bytes) -> str | None:
     return json.dumps(value, separators=(",", ":")) if value else None
 
 
-def _device_tasks(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def _device_tasks(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "kernel", "memcpy", "memset", "gpu_annotation")
     found = recording.arguments(rows, DEVICE)
     _set_external(values, recording, rows, found["external_id"], tally)
@@ -218,7 +218,7 @@ def _device_tasks(values: dict[str, Any], recording: Recording, tally: Tally) ->
 
 
 def _device_lanes(
-    recording: Recording, rows: np.ndarray, found: dict[str, list[Any]], tally: Tally
+    recording: KinetoFile, rows: np.ndarray, found: dict[str, list[Any]], tally: Tally
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return streams and devices; what the arguments lack is in the thread and process ids."""
     stream = no_stream(integers(found["stream"], tally))
@@ -268,7 +268,7 @@ def _direction(name: str) -> str:
     return f"{match[1][0]}to{match[2][0]}" if match else "Unknown"
 
 
-def _syncs(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def _syncs(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "sync")
     found = recording.arguments(rows, SYNC)
     _set_external(values, recording, rows, found["external_id"], tally)
@@ -282,7 +282,7 @@ def _syncs(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
     values["wait_event"][rows] = no_stream(integers(found["wait_event"], tally))
 
 
-def _calls_and_annotations(values: dict[str, Any], recording: Recording, tally: Tally) -> None:
+def _calls_and_annotations(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "runtime")
     found = recording.arguments(rows, CALL)
     _set_external(values, recording, rows, found["external_id"], tally)

@@ -46,7 +46,7 @@ class Arguments:
 
 
 @dataclass
-class Recording:
+class KinetoFile:
     """What a Kineto file holds, column by column: complete events, then allocator instants."""
 
     columns: dict[str, list[Any]]
@@ -86,7 +86,7 @@ class Recording:
         return found
 
 
-def decode(raw: bytes, source: str, tally: Tally) -> Recording:
+def decode(raw: bytes, source: str, tally: Tally) -> KinetoFile:
     """Decode *raw*, mending what can be mended.
 
     Raises
@@ -105,7 +105,7 @@ def decode(raw: bytes, source: str, tally: Tally) -> Recording:
             gc.enable()
 
 
-def _slowly(raw: bytes, source: str, tally: Tally) -> Recording:
+def _slowly(raw: bytes, source: str, tally: Tally) -> KinetoFile:
     try:
         return _untyped(json.loads(raw, parse_float=Decimal), source, tally)
     except ValueError:
@@ -118,7 +118,7 @@ def _slowly(raw: bytes, source: str, tally: Tally) -> Recording:
     return _untyped(root, source, tally)
 
 
-def _untyped(root: Any, source: str, tally: Tally) -> Recording:
+def _untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
     if isinstance(root, list):
         tally.add("bare_list")
         events, meta = root, {}
@@ -135,7 +135,7 @@ def _untyped(root: Any, source: str, tally: Tally) -> Recording:
     columns = {f: [_single(e.get(f)) for e in both] for f in EVENT_FIELDS if f != "args"}
     columns["args"] = [e["args"] if isinstance(e.get("args"), dict) else {} for e in both]
     _place_instants(columns, len(complete))
-    return Recording(
+    return KinetoFile(
         columns,
         [e.get("id") for e in good if e.get("ph") == "s"],
         [e.get("id") for e in good if e.get("ph") == "f"],
@@ -167,7 +167,7 @@ def _place_instants(columns: dict[str, list[Any]], complete: int) -> None:
     columns["cat"][complete:] = ["cpu_instant_event"] * count
 
 
-def _typed(raw: bytes, tally: Tally) -> Recording | None:
+def _typed(raw: bytes, tally: Tally) -> KinetoFile | None:
     """Decode without detours, or return None: the slow way then finds out what is odd."""
     if msgspec is None:
         return None
@@ -186,7 +186,7 @@ def _typed(raw: bytes, tally: Tally) -> Recording | None:
         columns["ts"] = [_decimal(e.ts) for e in exact["X"] + _allocations(exact["i"])]
     if bare:
         tally.add("bare_list")
-    return Recording(
+    return KinetoFile(
         columns,
         [e.id for e in by_phase["s"]],
         [e.id for e in by_phase["f"]],

@@ -14,7 +14,7 @@ from foretrace.tracer.readers.kineto.decode import Arguments
 
 if TYPE_CHECKING:
     from foretrace.tracer.data_issues import Tally
-    from foretrace.tracer.readers.kineto.decode import Recording
+    from foretrace.tracer.readers.kineto.decode import KinetoFile
 
 MEMORY = Arguments(
     single=(
@@ -27,7 +27,7 @@ MEMORY = Arguments(
 
 
 def peak_allocation(
-    recording: Recording, rows: np.ndarray, start_ns: np.ndarray, tally: Tally
+    recording: KinetoFile, rows: np.ndarray, start_ns: np.ndarray, tally: Tally
 ) -> dict[str, Any] | None:
     """Return the peak over the recording in bytes, of the device where it is highest.
 

@@ -18,7 +18,7 @@ from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
 from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
 
 if TYPE_CHECKING:
-    from foretrace.tracer.readers.kineto.decode import Recording
+    from foretrace.tracer.readers.kineto.decode import KinetoFile
 
 KIND_OF_CATEGORY = {
     "cpu_op": "op",
@@ -94,7 +94,7 @@ def read_kineto(raw: bytes, source: str) -> Trace:
     return Trace(frame, meta)
 
 
-def _kinds(recording: Recording, source: str, tally: Tally) -> np.ndarray:
+def _kinds(recording: KinetoFile, source: str, tally: Tally) -> np.ndarray:
     """Return the place of each event's kind in `EVENT_KINDS`, or −1."""
     categories = categorical(recording.columns["cat"])
     place = {kind: i for i, kind in enumerate(EVENT_KINDS)}
@@ -118,7 +118,7 @@ def _kind(category: str) -> str:
     return "runtime" if CALL_CATEGORY.match(category) else KIND_OF_CATEGORY.get(category, "")
 
 
-def _count_the_rest(recording: Recording, tally: Tally) -> None:
+def _count_the_rest(recording: KinetoFile, tally: Tally) -> None:
     tally.add("unfinished_ranges", recording.unfinished)
     starts, ends = (
         np.unique(integers(ids, tally)) for ids in (recording.flow_starts, recording.flow_ends)

@@ -21,7 +21,7 @@ import torch
 
 from foretrace.tracer.child_process import FIXED_ENVIRONMENT
 from foretrace.tracer.job import load_job, runner
-from foretrace.tracer.lab.zoo.models import find_model
+from foretrace.tracer.lab.zoo.named import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,9 @@ import pytest
 from foretrace.errors import RecordError, TraceError
 from foretrace.tracer.lab.pairs import campaign
 from foretrace.tracer.lab.pairs.archive import compress, pack
-from foretrace.tracer.lab.pairs.record_pairs import read_pairs, record_pairs
-from foretrace.tracer.lab.pairs.worker import Bench, Plan, Task, run
+from foretrace.tracer.lab.pairs.read_archive import read_pairs
+from foretrace.tracer.lab.pairs.record_pairs import record_pairs
+from foretrace.tracer.lab.pairs.worker import Bench, PairPlan, Task, run
 from foretrace.tracer.lab.zoo.models import BY_NAME as MODELS
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 from foretrace.tracer.lab.zoo.variants import Variant
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-TINY = Plan(
+TINY = PairPlan(
     rounds=2,
     block=1,
     slow_block=2,
@@ -182,8 +183,8 @@ def test_an_interrupt_keeps_what_there_is(tmp_path: Path) -> None:
     """SIGTERM ends the measuring, and the pair that was complete is packed."""
     script = (
         "from foretrace.tracer.lab.pairs.record_pairs import record_pairs\n"
-        "from foretrace.tracer.lab.pairs.worker import Plan\n"
-        f"plan = Plan(**{asdict(TINY)!r})\n"
+        "from foretrace.tracer.lab.pairs.worker import PairPlan\n"
+        f"plan = PairPlan(**{asdict(TINY)!r})\n"
         f"record_pairs(['dlrm'], ['fused', 'batch_x2', 'no_item', 'foreach', 'accumulate_2'],"
         f" minutes=5, cpu=True, out={str(tmp_path)!r}, plan=plan)\n"
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from foretrace.tracer.lab.zoo.models import Model
-    from foretrace.tracer.lab.zoo.variants import Change
+    from foretrace.tracer.lab.zoo.variants import ZooChange
 
 torch = pytest.importorskip("torch")
 
@@ -131,7 +131,7 @@ def test_slow_batches_are_fresh_copies() -> None:
 
 
 @pytest.mark.parametrize("change", [c for c in CHANGES.values() if c.on_cpu], ids=lambda c: c.name)
-def test_scenarios_are_what_ifs_that_exist(change: Change) -> None:
+def test_scenarios_are_what_ifs_that_exist(change: ZooChange) -> None:
     """What predicts a usual change of a CPU can be typed as it stands."""
     from foretrace.transforms.scenario import parse_scenario
 

@@ -7,7 +7,8 @@ import pytest
 from foretrace.errors import RecordError
 from foretrace.tracer.job import runner
 from foretrace.tracer.lab.zoo import named as zoo_named
-from foretrace.tracer.lab.zoo.models import BY_NAME, find_model
+from foretrace.tracer.lab.zoo.models import BY_NAME
+from foretrace.tracer.lab.zoo.named import find_model
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 from foretrace.tracer.lab.zoo.variants import Variant, build
 
