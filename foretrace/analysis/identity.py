@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Identity:
     """A replay without any change against the measured step. Times in ns, of one step."""
 
@@ -29,6 +29,13 @@ class Identity:
     def error(self) -> float:
         """Signed relative error of the replay."""
         return self.replayed_ns / self.measured.step_ns - 1
+
+    def __repr__(self) -> str:
+        """Return what a prompt shows: both steps and the error."""
+        return (
+            f"<Identity: step {self.replayed_ns / 1e6:.3f} ms replayed,"
+            f" {self.measured.step_ns / 1e6:.3f} ms measured, error {self.error:+.1%}>"
+        )
 
 
 def identity(graph: Graph) -> Identity:

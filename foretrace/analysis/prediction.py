@@ -35,7 +35,7 @@ LEVEL = 0.90
 """Share of true values that an interval means to cover."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prediction:
     """What a scenario does to the step time. Times in ns, of one step.
 
@@ -84,6 +84,20 @@ class Prediction:
         """How many times as many samples per second."""
         return self.samples * self.measured.step_ns / self.predicted_ns
 
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return " + ".join(self.scenario) or "no change"
+
+    def __repr__(self) -> str:
+        """Return what a prompt shows: what was asked, both steps, the gain and its range."""
+        low, high = self.interval_ns
+        return (
+            f"<Prediction of {self.title}: step {self.measured.step_ns / 1e6:.3f} ms as measured,"
+            f" {self.predicted_ns / 1e6:.3f} ms predicted\n {self.speedup:.2f} times the samples"
+            f" per second, {low / 1e6:.3f} to {high / 1e6:.3f} ms ({self.status})>"
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the prediction, its range, and both critical paths."""
         low, high = (ns / 1e6 for ns in self.interval_ns)
@@ -100,7 +114,7 @@ class Prediction:
             f"{cause}, before and after": (before.get(cause, 0) / 1e6, after.get(cause, 0) / 1e6)
             for cause in dict.fromkeys((*before, *after))
         }
-        return card(" + ".join(self.scenario) or "No change", facts, bars)
+        return card(self.title if self.scenario else "No change", facts, bars)
 
 
 def predict(

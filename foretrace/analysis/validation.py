@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foretrace.transforms.scenario import ScenarioLike
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Validation:
     """A prediction, the measured truth, and what the null models would have said. Times in ns.
 
@@ -57,6 +57,16 @@ class Validation:
         """Whether the measurement lies in the interval of the prediction."""
         low, high = self.prediction.interval_ns
         return low <= self.measured_after_ns <= high
+
+    def __repr__(self) -> str:
+        """Return what a prompt shows: what was asked, predicted and measured, and the error."""
+        prediction, where = self.prediction, "inside" if self.is_inside_interval else "outside"
+        low, high = prediction.interval_ns
+        return (
+            f"<Validation of {prediction.title}: step {prediction.predicted_ns / 1e6:.3f} ms"
+            f" predicted, {self.measured_after_ns / 1e6:.3f} ms measured\n error {self.error:+.1%},"
+            f" {where} {low / 1e6:.3f} to {high / 1e6:.3f} ms ({prediction.status})>"
+        )
 
 
 def validate(
