@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.batch.compare import Comparison, doubt, pair_of
 from foretrace.batch.run import Batch
-from foretrace.report.forms import blocks, keys
+from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, percent, places, short
 from foretrace.report.text_layout import (
     BAD,
@@ -39,7 +39,7 @@ _HEADS = ("what-if", "recording", "measured", "predicted", "90 % interval", "spe
 _COLUMNS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "paper")
 
 
-@keys.register(Batch)
+@json_keys.register(Batch)
 def _batch_keys(report: Batch) -> dict[str, Any]:
     return {
         "table": str(report.table),
@@ -76,7 +76,7 @@ def _failures(report: Batch) -> list[Row]:
     return [row for row in report.rows if row.error is not None]
 
 
-@blocks.register(Batch)
+@text_blocks.register(Batch)
 def _batch_blocks(report: Batch) -> Blocks:
     failures = _failures(report)
     found = [row for row in report.rows if row.error is None]
@@ -112,7 +112,7 @@ def _row(row: Row) -> list[str | Text]:
     ]
 
 
-@keys.register(Comparison)
+@json_keys.register(Comparison)
 def _comparison_keys(report: Comparison) -> dict[str, Any]:
     return {
         "all": _errors_keys(report.total),
@@ -133,7 +133,7 @@ def _errors_keys(found: Errors) -> dict[str, Any]:
     }
 
 
-@blocks.register(Comparison)
+@text_blocks.register(Comparison)
 def _comparison_blocks(report: Comparison) -> Blocks:
     rows = [
         _errors(report.total),

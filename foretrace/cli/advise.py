@@ -38,7 +38,7 @@ def advise(
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("trying what-ifs"):
         found = find(graph)
-    show(found, json=json, forms="report.advice")
+    show(found, json=json)
 
 
 def explain(
@@ -54,7 +54,7 @@ def explain(
 
     scenario = parse_scenario(transforms)
     found = find(calibrated_graph_of(trace, step, calibration), scenario)
-    show(found, json=json, forms="report.advice")
+    show(found, json=json)
 
 
 def sensitivity(
@@ -73,7 +73,7 @@ def sensitivity(
     graph = graph_of(trace, step)
     with stage("replaying with each part faster"):
         found = find(graph)
-    show(found, json=json, forms="report.advice")
+    show(found, json=json)
     if plot is not None:
         draw(found, plot)
         sys.stderr.write(f"wrote {plot}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -51,16 +51,10 @@ StepPattern = Annotated[
 ]
 
 
-def show(report: Any, *, json: bool, forms: str = "report.forms") -> None:
-    """Print *report* as one JSON object or as text, in colours where that is a terminal.
-
-    *forms* is the module that knows how to.
-    """
-    from importlib import import_module
-
+def show(report: object, *, json: bool) -> None:
+    """Print *report* as one JSON object or as text, in colours where that is a terminal."""
     from foretrace.report.forms import as_json, as_text
 
-    import_module(f"foretrace.{forms}")
     text = as_json(report) if json else as_text(report, terminal=sys.stdout.isatty())
     sys.stdout.write(text)
 

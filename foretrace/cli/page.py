@@ -47,7 +47,7 @@ def report(
     from foretrace.job.whole import read_plan, whole_job
     from foretrace.page.data import outlook, view
     from foretrace.page.html import write_page
-    from foretrace.report.forms import as_text, keys
+    from foretrace.report.forms import as_keys, as_text
     from foretrace.transforms.scenario import parse_scenario
     from foretrace.util.atomic_write import check_writable
     from foretrace.util.progress import stage
@@ -65,7 +65,7 @@ def report(
     text = as_text(prediction)
     if plan is not None:
         answers = whole_job(graph, prediction, plan)
-        data, text = {**data, "whole_job": keys(answers)}, text + as_text(answers)
+        data, text = {**data, "whole_job": as_keys(answers)}, text + as_text(answers)
     write_page(data, text, out)
     sys.stdout.write(f"wrote {out}: open it in a browser\n")
 

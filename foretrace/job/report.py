@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from foretrace.report.forms import blocks, keys
+from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.text_layout import CAUTION, Blocks, heading, notes, table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class JobReport:
     warnings: Sequence[str] = ()
 
 
-@keys.register(JobReport)
+@json_keys.register(JobReport)
 def _keys(report: JobReport) -> dict[str, Any]:
     return {
         "title": report.title,
@@ -60,7 +60,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-@blocks.register(JobReport)
+@text_blocks.register(JobReport)
 def _blocks(report: JobReport) -> Blocks:
     return [
         heading(report.title),

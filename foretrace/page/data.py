@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import foretrace.report.advice  # noqa: F401  # registers the JSON forms of its reports
 from foretrace.analysis.advise import advise_from
 from foretrace.analysis.explain import explain_from, sum_path_by_cause
 from foretrace.analysis.prediction import LEVEL
@@ -16,7 +15,7 @@ from foretrace.analysis.sensitivity import sensitivity_from
 from foretrace.analysis.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
-from foretrace.report.forms import keys
+from foretrace.report.forms import as_keys
 from foretrace.report.number_format import NS_PER_MS, ms, percent, short
 from foretrace.transforms.edit.select import has_device
 
@@ -41,12 +40,12 @@ def view(experiment: Experiment) -> dict[str, Any]:
     """
     why = explain_from(experiment)
     baseline, before = experiment.baseline, experiment.baseline.timeline
-    parts = keys(why)
+    parts = as_keys(why)
     shown = {"as recorded": before}
     if experiment.scenario:
         shown = {"before": before, "after": experiment.after}
     return {
-        **keys(why.prediction),
+        **as_keys(why.prediction),
         "job": _describe_job(baseline.graph),
         "bound_step_ms": parts["bound_step_ms"],
         "work_saved_ms": parts["work_saved_ms"],
@@ -74,8 +73,8 @@ def outlook(baseline: Baseline) -> dict[str, Any]:
         The recorded step has no work.
     """
     return {
-        "advice": keys(advise_from(baseline)),
-        "sensitivity": keys(sensitivity_from(baseline)),
+        "advice": as_keys(advise_from(baseline)),
+        "sensitivity": as_keys(sensitivity_from(baseline)),
     }
 
 

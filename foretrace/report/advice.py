@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from foretrace.analysis.advise import Advisory
 from foretrace.analysis.explain import Explanation
 from foretrace.analysis.sensitivity import Sensitivity
-from foretrace.report.forms import blocks, gain, keys
+from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places, short
+from foretrace.report.prediction import gain
 from foretrace.report.text_layout import (
     ASIDE,
     CAUTION,
@@ -39,7 +40,7 @@ LEAST_SHARE = 0.05
 """A cause with less of a step is not named as what limits it."""
 
 
-@keys.register(Advisory)
+@json_keys.register(Advisory)
 def _advisory_keys(report: Advisory) -> dict[str, Any]:
     return {
         "measured_step_ms": ms(report.measured.step_ns),
@@ -54,14 +55,14 @@ def _advisory_keys(report: Advisory) -> dict[str, Any]:
 
 def _advice_keys(advice: Advice) -> dict[str, Any]:
     return {
-        **keys(advice.prediction),
+        **json_keys(advice.prediction),
         "throughput_gain": round(advice.gain, 6),
         "saves": advice.saves,
         "limits": _shares(advice.limits),
     }
 
 
-@blocks.register(Advisory)
+@text_blocks.register(Advisory)
 def _advisory_blocks(report: Advisory) -> Blocks:
     decimals = places(report.measured.step_ns)
     faster = [each for each in report.single if each.gain >= 1 + NO_GAIN]
@@ -137,10 +138,10 @@ def _shares(limits: dict[str, float]) -> dict[str, float]:
     return {cause: round(ns / total, 4) for cause, ns in limits.items()}
 
 
-@keys.register(Explanation)
+@json_keys.register(Explanation)
 def _explanation_keys(report: Explanation) -> dict[str, Any]:
     return {
-        **keys(report.prediction),
+        **json_keys(report.prediction),
         "bound_step_ms": ms(_scaled(report, report.bound_ns)),
         "work_saved_ms": ms(report.saved_ns),
         "work_added_ms": ms(report.added_ns),
@@ -160,7 +161,7 @@ def _shift_keys(shift: Shift) -> dict[str, Any]:
     }
 
 
-@blocks.register(Explanation)
+@text_blocks.register(Explanation)
 def _explanation_blocks(report: Explanation) -> Blocks:
     found = report.prediction
     decimals = places(found.measured.step_ns)
@@ -246,7 +247,7 @@ def _scaled(report: Explanation, replayed_ns: float) -> float:
     return found.measured.step_ns * replayed_ns / found.replayed_before_ns
 
 
-@keys.register(Sensitivity)
+@json_keys.register(Sensitivity)
 def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
     return {
         "measured_step_ms": ms(report.measured.step_ns),
@@ -264,7 +265,7 @@ def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
     }
 
 
-@blocks.register(Sensitivity)
+@text_blocks.register(Sensitivity)
 def _sensitivity_blocks(report: Sensitivity) -> Blocks:
     decimals = places(report.measured.step_ns)
     shown = report.curves[:SHOWN_CURVES]

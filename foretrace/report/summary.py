@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.rank_pace import pace_setter
 from foretrace.analysis.summary import Summary
-from foretrace.report.forms import blocks, identity_facts, identity_keys, identity_path, keys
+from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places, share, short, size
+from foretrace.report.prediction import identity_facts, identity_keys, identity_path
 from foretrace.report.text_layout import CAUTION, Blocks, aside, facts, heading, notes, table
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ Fact = tuple[str, str, str]
 MEMORY = ("parameters", "gradients", "optimizer_state", "activations")
 
 
-@keys.register(Summary)
+@json_keys.register(Summary)
 def _summary_keys(report: Summary) -> dict[str, Any]:
     steps = report.steps
     return {
@@ -85,7 +86,7 @@ def _memory_keys(steps: Steps) -> dict[str, Any] | None:
     return {name: round(s / 1e9, 6) if isinstance(s, float) else s for name, s in all_.items()}
 
 
-@blocks.register(Summary)
+@text_blocks.register(Summary)
 def _summary_blocks(report: Summary) -> Blocks:
     return [
         heading(f"{report.source} ({report.format})"),

@@ -38,7 +38,7 @@ NARROWEST = 12
 """Columns that words keep on a narrow terminal."""
 
 
-def rendered(blocks: Iterable[RenderableType], *, terminal: bool = False) -> str:
+def render(blocks: Iterable[RenderableType], *, terminal: bool = False) -> str:
     """Return *blocks* as text: in the colours and the width of the terminal, or as plain lines."""
     settings = {} if terminal else PLAIN
     console = Console(markup=False, emoji=False, highlight=False, force_jupyter=False, **settings)

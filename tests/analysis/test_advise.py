@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import foretrace.report.advice  # noqa: F401  # registers the forms of these reports
 from foretrace.analysis.advise import advise
 from foretrace.analysis.candidates import CANDIDATES, NEEDS_A_FIGURE, candidates
 from foretrace.analysis.explain import CAUSES, KIND_CAUSES, WAIT_CAUSES, explain

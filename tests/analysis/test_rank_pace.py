@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import foretrace.report.advice
-import foretrace.report.summary  # noqa: F401 - and of summaries
 from foretrace.analysis.explain import explain
 from foretrace.analysis.rank_pace import RankPace, pace_setter, paces
 from foretrace.analysis.summary import summarise

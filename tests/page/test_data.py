@@ -13,7 +13,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.page import data as page_data
 from foretrace.page.data import outlook, view
-from foretrace.report.forms import keys
+from foretrace.report.forms import as_keys
 from foretrace.transforms.scenario import parse_scenario
 
 GRAPH = literal(
@@ -34,7 +34,7 @@ def test_a_view_holds_the_prediction_and_its_reasons() -> None:
     """Its numbers are those of `predict`; kernels at double speed make 20 µs of 40."""
     found = view(run_experiment(GRAPH, FASTER))
 
-    prediction = keys(predict(GRAPH, FASTER))
+    prediction = as_keys(predict(GRAPH, FASTER))
     assert {key: found[key] for key in prediction} == prediction
     assert (found["baseline_step_ms"], found["predicted_step_ms"]) == (0.04, 0.02)
     assert found["limiting_lanes"] == {"before": "device", "after": "device"}

@@ -13,7 +13,7 @@ from foretrace.graph.literal import literal
 from foretrace.job.whole import Plan, Rent, whole_job
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
-from foretrace.report.forms import keys
+from foretrace.report.forms import as_keys
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.browser import chromium, opened
 
@@ -42,7 +42,7 @@ def address(folder: Path, scenario: Any, plan: Plan) -> str:
         **outlook(replay_baseline(GRAPH)),
         "version": "0",
     }
-    write_page({**data, "whole_job": keys(found)}, "text", folder / "report.html")
+    write_page({**data, "whole_job": as_keys(found)}, "text", folder / "report.html")
     return (folder / "report.html").as_uri()
 
 

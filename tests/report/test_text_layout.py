@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.report.forms import as_text
-from foretrace.report.text_layout import facts, heading, moved, notes, rendered, table
+from foretrace.report.text_layout import facts, heading, moved, notes, render, table
 from tests.report.test_forms import PREDICTION
 from tests.support.recordings.kineto import write_small_trace
 from tests.support.terminal import on_terminal
@@ -24,24 +24,24 @@ def test_columns_are_aligned_and_nothing_trails() -> None:
     """Words stand left, numbers right, two blanks between."""
     rows = [("kernel", "9.50", "93.1"), ("gap", "0.25", "2.0")]
 
-    assert rendered([table("lrr", rows, ("Path, ms", "before", "after"))]) == (
+    assert render([table("lrr", rows, ("Path, ms", "before", "after"))]) == (
         "Path, ms  before  after\n  kernel    9.50   93.1\n  gap       0.25    2.0\n"
     )
-    assert rendered([facts(("measured", "9.50 ms", ""))]) == "  measured  9.50 ms\n"
+    assert render([facts(("measured", "9.50 ms", ""))]) == "  measured  9.50 ms\n"
 
 
 def test_notes_need_a_title_only_if_there_are_some() -> None:
     """No empty heading is left."""
-    assert rendered(notes("Warnings", ["hot"])) == "Warnings\n  - hot\n"
-    assert rendered(notes("Warnings", [])) == ""
+    assert render(notes("Warnings", ["hot"])) == "Warnings\n  - hot\n"
+    assert render(notes("Warnings", [])) == ""
 
 
 def test_a_long_line_is_not_broken_where_it_is_no_terminal() -> None:
     """A log can be searched."""
     long = "word " * 400
 
-    assert rendered([heading("x"), *notes("Warnings", [long])]).count("\n") == 3
-    assert rendered([long]).count("\n") == 1
+    assert render([heading("x"), *notes("Warnings", [long])]).count("\n") == 3
+    assert render([long]).count("\n") == 1
 
 
 @pytest.mark.parametrize("words", ["[red]x[/red]", "[/]", ":smile:", "\\[bold]", "[link=a]b"])
@@ -49,13 +49,13 @@ def test_words_are_never_read_as_markup(words: str) -> None:
     """Wherever they stand, a trace's names are shown as they are."""
     every = [words, heading(words), *notes(words, [words]), facts((words, words, words))]
 
-    assert rendered(every).count(words) == 7
-    assert rendered([table("lr", [(words, words)], (words, words))]).count(words) == 4
+    assert render(every).count(words) == 7
+    assert render([table("lr", [(words, words)], (words, words))]).count(words) == 4
 
 
 def test_what_a_terminal_might_obey_is_replaced() -> None:
     """Escape codes, bells and line breaks within a name."""
-    shown = rendered([facts(("a\x1b[2Jb", "1\a", "c\nd\r"))])
+    shown = render([facts(("a\x1b[2Jb", "1\a", "c\nd\r"))])
 
     assert shown == "  a\ufffd[2Jb  1\ufffd  c\ufffdd\ufffd\n"
 
