@@ -16,7 +16,7 @@ from foretrace.graph.literal import literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from foretrace.transforms.scenario import Asked
+    from foretrace.transforms.scenario import ScenarioLike
 
 GRAPH = literal(
     [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)],
@@ -33,7 +33,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("asked", FORMS.values(), ids=FORMS)
-def test_every_form_of_a_question_is_answered_alike(asked: Asked, tmp_path: Path) -> None:
+def test_every_form_of_a_question_is_answered_alike(asked: ScenarioLike, tmp_path: Path) -> None:
     """A text, a what-if, or several of them."""
     expected = foretrace.predict(GRAPH, foretrace.parse_scenario([HALF]))
 
