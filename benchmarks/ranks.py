@@ -22,7 +22,7 @@ import numpy as np
 
 from foretrace.graph.literal import literal
 from foretrace.graph.ranks.merge import merge_ranks
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.replay import replay
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def contended(graph: Graph, ranks: int) -> Graph:
     """Let the kernels of all ranks run at 0.9 of their speed while a transfer runs."""
     links = np.flatnonzero(graph.lanes["kind"] == "link").tolist()
     members = tuple((lane, rank) for lane in links for rank in range(ranks))
-    return with_network(graph, Network(compute_share=0.9, members=members))
+    return graph.with_state(network=Network(compute_share=0.9, members=members))
 
 
 def measured(ranks: int) -> None:

@@ -22,7 +22,6 @@ from foretrace.graph.model import (
     WAITS,
     Graph,
 )
-from foretrace.graph.shared_links import network_of
 from foretrace.util.schema import require
 
 if TYPE_CHECKING:
@@ -69,12 +68,12 @@ def check(graph: Graph, valid: Graph | None = None) -> Graph:
     same_edges = valid is not None and as_many and _have_same_edges(graph, valid)
     if not same_edges:
         _check_edges(graph)
-    network = network_of(graph)
+    network = graph.state.network
     same_network = (
         same_edges
         and valid is not None
         and graph.lanes is valid.lanes
-        and network is network_of(valid)
+        and network is valid.state.network
     )
     if network is not None and not same_network:
         _check_network(graph, network)

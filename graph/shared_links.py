@@ -14,11 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.model import Graph
-
-NO_TRANSFER = ("kernel", "memset")
-"""Kinds of tasks that, on a communication stream, only prepare a transfer."""
-
 
 @dataclass(frozen=True)
 class Network:
@@ -63,26 +58,3 @@ class Network:
         return [np.array(column) for column in zip(*rows, strict=True)] or [
             np.empty(0, int)
         ] * width
-
-
-def network_of(graph: Graph) -> Network | None:
-    """Return the network of *graph*, if it has one."""
-    return graph.state.network
-
-
-def with_network(graph: Graph, network: Network) -> Graph:
-    """Return *graph* with *network* in place of the one it had."""
-    return graph.with_state(network=network)
-
-
-def is_transfer(graph: Graph) -> NDArray[np.bool_]:
-    """Tell which tasks are transfers over the network of *graph*."""
-    network = network_of(graph)
-    carries = np.zeros(len(graph.lanes), bool)
-    if network is not None:
-        carries[network.transfer_lanes] = True
-    lane, kind = graph.tasks["lane"].to_numpy(), graph.tasks["kind"].array
-    prepares = np.append(kind.categories.isin(NO_TRANSFER), [False])[kind.codes]
-    is_link = (graph.lanes["kind"] == "link").to_numpy(bool)
-    transfers: NDArray[np.bool_] = carries[lane] & (is_link[lane] | ~prepares)
-    return transfers

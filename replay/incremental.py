@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.model import EDGE_COLUMNS, TASK_COLUMNS
-from foretrace.graph.shared_links import network_of
 from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.static import run_static
 from foretrace.replaying.engine.topological import Prepared, group_outgoing, prepare, sort_moments
@@ -87,7 +86,7 @@ def _have_same_structure(one: Graph, other: Graph) -> bool:
     depths = one.platform.queue_depth, other.platform.queue_depth
     if one.rules != other.rules or depths[0] != depths[1] or one.lanes is not other.lanes:
         return False
-    if network_of(one) != network_of(other):
+    if one.state.network != other.state.network:
         return False
     return _have_same_columns(one.tasks, other.tasks, _TASKS) and _have_same_columns(
         one.edges, other.edges, _EDGES

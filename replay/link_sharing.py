@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.model import TASK_KINDS
-from foretrace.graph.shared_links import is_transfer, network_of
 from foretrace.replaying.engine.program import Sharing
 from foretrace.replaying.exclusive_resources import match_pairs
 
@@ -21,16 +20,18 @@ if TYPE_CHECKING:
     from foretrace.replaying.engine.program import Flags, Floats, Ints, Longs
     from foretrace.replaying.exclusive_resources import Columns
 
+NO_TRANSFER = ("kernel", "memset")
+"""Kinds of tasks that, on a communication stream, only prepare a transfer."""
 FULL = 1 + 1e-9
 """A link that is wanted up to here is not short: rounding of uses that add up to all of it."""
 
 
 def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
     """Return the groups of *graph*; ``None`` where every task always runs at full speed."""
-    network = network_of(graph)
+    network = graph.state.network
     if network is None:
         return None
-    moves = is_transfer(graph)
+    moves = is_transfer(graph, network)
     lane, link, use = _find_short_routes(graph, tasks, network, moves)
     carrier, place, place_of_lane, slows = _find_overlaps(graph, tasks, network, moves)
     lanes, places = np.union1d(lane, carrier), np.unique(place)
@@ -60,6 +61,17 @@ def find_sharing(graph: Graph, tasks: Columns) -> Sharing | None:
         first_user=first_user,
         user=group_of_lane[lane][by_link].astype(np.int32),
     )
+
+
+def is_transfer(graph: Graph, network: Network) -> Flags:
+    """Tell which tasks are transfers over *network*."""
+    carries = np.zeros(len(graph.lanes), bool)
+    carries[network.transfer_lanes] = True
+    lane, kind = graph.tasks["lane"].to_numpy(), graph.tasks["kind"].array
+    prepares = np.append(kind.categories.isin(NO_TRANSFER), [False])[kind.codes]
+    is_link = (graph.lanes["kind"] == "link").to_numpy(bool)
+    transfers: Flags = carries[lane] & (is_link[lane] | ~prepares)
+    return transfers
 
 
 def _find_short_routes(

@@ -10,7 +10,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, is_transfer, network_of, with_network
+from foretrace.graph.shared_links import Network
 from tests.support.jobs.shared_links import job, kernel, transfer
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def graph() -> Graph:
 
 def test_network_stays_beside_the_graph(graph: Graph) -> None:
     """Edits carry it; a graph without one has none."""
-    assert network_of(replace(graph, notes=("edited",))) is NETWORK
-    assert network_of(with_network(graph, Network())) == Network()
-    assert network_of(literal([kernel(0, 10)])) is None
+    assert replace(graph, notes=("edited",)).state.network is NETWORK
+    assert graph.with_state(network=Network()).state.network == Network()
+    assert literal([kernel(0, 10)]).state.network is None
 
 
 def test_transfer_lanes_have_routes_or_members() -> None:
@@ -38,18 +38,6 @@ def test_transfer_lanes_have_routes_or_members() -> None:
     assert NETWORK.transfer_lanes.tolist() == [0, 1]
     assert Network(members=((4, 0), (2, 1))).transfer_lanes.tolist() == [2, 4]
     assert Network().transfer_lanes.tolist() == []
-
-
-def test_kernels_of_a_communication_stream_are_no_transfers(graph: Graph) -> None:
-    """On a link, everything is; elsewhere nothing."""
-    graph = replace(graph, tasks=graph.tasks.assign(lane=[0, 1, 1, 3]).astype({"lane": "int32"}))
-    links = graph.lanes["kind"].astype(object)
-    links.iloc[1] = "link"
-    on_link = replace(graph, lanes=graph.lanes.assign(kind=links.astype("category")))
-
-    assert is_transfer(graph).tolist() == [True, True, False, False]
-    assert is_transfer(on_link).tolist() == [True, True, True, False]
-    assert not is_transfer(literal([kernel(0, 10)])).any()
 
 
 @pytest.mark.parametrize(
@@ -77,12 +65,12 @@ def test_network_that_makes_no_sense_is_refused(
 ) -> None:
     """One sentence says what."""
     with pytest.raises(GraphError, match=f"^network: {text}"):
-        check(with_network(graph, replace(NETWORK, **changes)))
+        check(graph.with_state(network=replace(NETWORK, **changes)))
 
 
 def test_known_network_is_not_looked_at_again(graph: Graph) -> None:
     """Only where it, the lanes or the edges changed."""
-    wrong = with_network(graph, Network(("nic",), ((0, 5, 1.0),)))
+    wrong = graph.with_state(network=Network(("nic",), ((0, 5, 1.0),)))
 
     assert check(wrong, wrong) is wrong
     with pytest.raises(GraphError, match="link 5"):

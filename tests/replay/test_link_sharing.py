@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
+from foretrace.replaying.link_sharing import is_transfer
 from foretrace.replaying.lower import lower
 from foretrace.replaying.replay import replay
 from tests.support.jobs.shared_links import ONE_LINK, job, kernel, transfer
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def sharing(*args: object, **settings: object) -> Sharing | None:
-    """Return the groups of a job, see `tests.networks.job`."""
+    """Return the groups of a job, see `tests.support.jobs.shared_links.job`."""
     return lower(job(*args, **settings), 1).sharing  # type: ignore[arg-type]
 
 
@@ -33,7 +34,22 @@ def test_without_a_network_nothing_is_shared() -> None:
     graph = literal([kernel(0, 10)])
 
     assert lower(graph, 1).sharing is None
-    assert lower(with_network(graph, Network()), 1).sharing is None
+    assert lower(graph.with_state(network=Network()), 1).sharing is None
+
+
+def test_kernels_of_a_communication_stream_are_no_transfers() -> None:
+    """On a link, everything is; elsewhere nothing."""
+    network = Network(("nic", "uplink"), ((0, 0, 1.0), (1, 1, 0.5)), members=((1, 0), (1, 1)))
+    tasks = [transfer(0, 10), transfer(1, 10), kernel(2, 10), ("wait", "host", 3, 5, None)]
+    graph = job(network, tasks, ranks=[0, 0, 1, 0])
+    graph = replace(graph, tasks=graph.tasks.assign(lane=[0, 1, 1, 3]).astype({"lane": "int32"}))
+    links = graph.lanes["kind"].astype(object)
+    links.iloc[1] = "link"
+    on_link = replace(graph, lanes=graph.lanes.assign(kind=links.astype("category")))
+
+    assert is_transfer(graph, network).tolist() == [True, True, False, False]
+    assert is_transfer(on_link, network).tolist() == [True, True, True, False]
+    assert not is_transfer(literal([kernel(0, 10)]), Network()).any()
 
 
 def test_groups_are_lanes_and_places() -> None:
@@ -99,7 +115,7 @@ def test_another_network_is_laid_out_anew() -> None:
     before = replay(job(Network(ONE_LINK, routes), [transfer(0, 90), transfer(1, 90)], wrap=True))
     faster = replace(before.graph, tasks=before.graph.tasks.assign(work_ns=[90, 30]))
     again = replay(faster, like=before)
-    apart = replay(with_network(faster, Network(ONE_LINK, routes[:1])), like=before)
+    apart = replay(faster.with_state(network=Network(ONE_LINK, routes[:1])), like=before)
 
     assert again.lowered.layout is before.lowered.layout
     assert again.step_ns == replay(faster).step_ns

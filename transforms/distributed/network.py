@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.shared_links import network_of, with_network
 from foretrace.transforms.cluster.placement import (
     Placement,
     gigabits,
@@ -81,11 +80,13 @@ def network(
 def _move(graph: Graph, before: Placement, after: Placement) -> Graph:
     """Return the job on another network: other collectives, which slow computing otherwise."""
     changed = with_workers(recost(graph, before, after), after)
-    shares = network_of(graph)
+    shares = graph.state.network
     if shares is None or has_device(graph):
         return changed
     compute, transfer = host_shares(after.cluster)
-    return with_network(changed, replace(shares, compute_share=compute, transfer_share=transfer))
+    return changed.with_state(
+        network=replace(shares, compute_share=compute, transfer_share=transfer)
+    )
 
 
 def _speed_up(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.engine.event_loop import PARTS
 from foretrace.replaying.engine.fluid_rates import enter, settle
 from foretrace.replaying.engine.loop_state import make_flows
@@ -305,7 +305,7 @@ def test_neutral_network_is_no_network() -> None:
     graph = job(overlapping(1.0, 1.0), [transfer(0, 60), kernel(1, 100)])
 
     assert lower(graph, 1).sharing is None
-    assert times(graph) == times(with_network(graph, Network()))
+    assert times(graph) == times(graph.with_state(network=Network()))
 
 
 def test_compiled_loop_is_renewed_with_its_parts() -> None:

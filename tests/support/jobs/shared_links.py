@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.engine.static import run
 from foretrace.replaying.lower import lower
 
@@ -48,7 +48,7 @@ def job(
     lanes = graph.lanes.assign(role=roles.astype("category"))
     if ranks is not None:
         lanes = lanes.assign(rank=list(ranks)).astype({"rank": "int16"})
-    return check(with_network(replace(graph, lanes=lanes), network))
+    return check(replace(graph, lanes=lanes).with_state(network=network))
 
 
 def shared(*works: int, uses: Sequence[float] | None = None) -> Graph:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.shared_links import network_of
 from foretrace.graph.state import JobState
 from foretrace.replaying.replay import replay
 from foretrace.transforms.cluster.placement import Placement
@@ -74,7 +73,7 @@ def test_machines_of_several_devices_are_a_level() -> None:
     changed = blueconnect(graph)
 
     assert changed.notes[-1].endswith("become 8 x 2 stages")
-    before, after = (network_of(each) for each in (graph, changed))
+    before, after = (each.state.network for each in (graph, changed))
     assert before is not None
     assert after is not None
     assert len(after.members) == len(before.members) + 2

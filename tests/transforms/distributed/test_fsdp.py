@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.errors import TransformError
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.cluster.presets import ethernet
@@ -62,7 +62,11 @@ def test_gathers_ahead_hide_behind_the_layer_before() -> None:
     """
     apart, beside = (
         [
-            replay(with_network(fsdp(host_job(), workers=2, network="1Gbps", prefetch=units), slow))
+            replay(
+                fsdp(host_job(), workers=2, network="1Gbps", prefetch=units).with_state(
+                    network=slow
+                )
+            )
             for units in (0, 1)
         ]
         for slow in (Network(), Network(members=((1, 0),), compute_share=0.5, slowed=("host",)))

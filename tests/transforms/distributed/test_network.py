@@ -8,7 +8,6 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.distributed.ddp.ddp import ddp
@@ -27,7 +26,7 @@ def test_it_is_as_if_the_job_had_been_put_there() -> None:
 
     assert replay(moved).step_ns == pytest.approx(replay(there).step_ns, rel=0.02)
     assert replay(slower).step_ns == replay(moved).step_ns
-    assert network_of(moved) == network_of(there)
+    assert moved.state.network == there.state.network
     assert moved.notes[-1] == "network: 0.3 Gbit/s between machines"
 
 
@@ -45,7 +44,7 @@ def test_a_job_on_devices_keeps_what_nccl_does_to_kernels() -> None:
     here = ddp(gpu_job(), workers=16, cluster="dgx-a100")
     moved = network(here, bandwidth="100Gbps")
 
-    assert network_of(moved) == network_of(here)
+    assert moved.state.network == here.state.network
     assert replay(moved).step_ns > replay(here).step_ns
 
 

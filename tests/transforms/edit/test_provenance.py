@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.graph.state import Applied
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.edit.provenance import (
@@ -66,7 +66,7 @@ def test_what_changes_a_shared_link_alone_changes_something() -> None:
     """Tables are not all there is to a graph."""
 
     def linked(graph: Graph) -> Graph:
-        return with_network(graph, Network(("uplink",)))
+        return graph.with_state(network=Network(("uplink",)))
 
     assert warnings(apply(gpu_job(), [linked])) == ()
 

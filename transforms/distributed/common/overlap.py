@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.transforms.cluster.placement import outside_gb_per_s
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.edit.select import has_device
@@ -36,7 +36,7 @@ def slow_overlaps(graph: Graph, lanes: Sequence[int], cluster: Cluster) -> Graph
         transfer_share=transfer,
         slowed=("kernel",) if device else ("host",),
     )
-    return with_network(graph, network)
+    return graph.with_state(network=network)
 
 
 def overlap_share(graph: Graph) -> float:

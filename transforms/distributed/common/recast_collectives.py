@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.shared_links import network_of, with_network
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import insert_moves
 from foretrace.transforms.distributed.common.collective_tasks import kinds_of
@@ -148,8 +147,8 @@ def insert_behind(graph: Graph, rows: Rows, **columns: Any) -> tuple[Graph, Rows
 
 def share_network(graph: Graph, like: int, lanes: Sequence[int]) -> Graph:
     """Let transfers on *lanes* slow down, and be slowed down by, what those of lane *like* do."""
-    network = network_of(graph)
+    network = graph.state.network
     if network is None:
         return graph
     members = tuple((lane, rank) for of, rank in network.members if of == like for lane in lanes)
-    return with_network(graph, replace(network, members=network.members + members))
+    return graph.with_state(network=replace(network, members=network.members + members))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.graph.shared_links import Network, network_of, with_network
 from foretrace.transforms.cluster.placement import workers_placed
 from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, take_rows
 from foretrace.transforms.edit.primitives import edge_rows
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from foretrace.graph.model import Graph
+    from foretrace.graph.shared_links import Network
 
 
 def ranks_of(graph: Graph) -> Rows:
@@ -123,8 +123,10 @@ def unfold(graph: Graph, copies: int) -> Graph:
         lanes=change.lanes,
         state=replace(graph.state, ranks_unfolded=True),
     )
-    network = network_of(graph)
-    return unfolded_graph if network is None else with_network(unfolded_graph, change.on(network))
+    network = graph.state.network
+    return (
+        unfolded_graph if network is None else unfolded_graph.with_state(network=change.on(network))
+    )
 
 
 @dataclass(frozen=True)

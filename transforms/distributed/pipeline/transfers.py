@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.transforms.distributed.common.link_credit import spend_credit
 from foretrace.transforms.distributed.common.unfold_ranks import follow_in_turn
 from foretrace.transforms.distributed.pipeline.partition import FIRST, TAIL
@@ -249,7 +249,7 @@ def _shared_links(
         slowed=("kernel",) if sending.on_device else ("host",),
         members=tuple((at, rank) for at, those in ranks.items() for rank in sorted(those)),
     )
-    return with_network(graph, network)
+    return graph.with_state(network=network)
 
 
 def reduce_gradients(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from foretrace.graph.shared_links import network_of
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.distributed.common.overlap import host_shares, slow_overlaps
 from tests.support.jobs.simple import cpu_job, gpu_job
@@ -13,7 +12,7 @@ from tests.support.jobs.simple import cpu_job, gpu_job
 def test_transfers_and_what_overlaps_slow_each_other() -> None:
     """Kernels and NCCL by what is known of devices; computing and gloo by what a cluster says."""
     on_host, on_device = (
-        network_of(slow_overlaps(job, [1], load_cluster(name)))
+        slow_overlaps(job, [1], load_cluster(name)).state.network
         for job, name in ((cpu_job(), "shaped-links"), (gpu_job(), "dgx-a100"))
     )
 

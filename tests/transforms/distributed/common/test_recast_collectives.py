@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, network_of, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.recast_collectives import (
     insert_before,
@@ -113,9 +113,9 @@ def test_task_behind_a_transfer_is_waited_for_instead() -> None:
 def test_new_lanes_slow_down_as_the_old_one() -> None:
     """They join the same ranks; without a network there is nothing to join."""
     graph = job()
-    shared = share_network(with_network(graph, Network(members=((1, 0),))), 1, [2, 3])
+    shared = share_network(graph.with_state(network=Network(members=((1, 0),))), 1, [2, 3])
 
-    network = network_of(shared)
+    network = shared.state.network
     assert network is not None
     assert network.members == ((1, 0), (2, 0), (3, 0))
     assert share_network(graph, 1, [2]) is graph

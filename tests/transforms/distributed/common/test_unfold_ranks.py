@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import Network, with_network
+from foretrace.graph.shared_links import Network
 from foretrace.replaying.replay import replay
 from foretrace.transforms.distributed.common.unfold_ranks import count_alike, separate_rank, unfold
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
@@ -142,8 +142,8 @@ def test_links_of_the_copies_are_their_own_and_shared_ones_are_one() -> None:
     kinds = graph.lanes["kind"].astype(object).tolist()
     kinds[1:3] = ["link", "link"]
     graph = replace(graph, lanes=graph.lanes.assign(kind=kinds).astype({"kind": "category"}))
-    graph = with_network(
-        graph, Network(("wire",), ((1, 0, 0.5), (2, 0, 0.5), (3, 0, 0.5)), members=((1, 0),))
+    graph = graph.with_state(
+        network=Network(("wire",), ((1, 0, 0.5), (2, 0, 0.5), (3, 0, 0.5)), members=((1, 0),))
     )
     apart = check(unfold(graph, 2))
 

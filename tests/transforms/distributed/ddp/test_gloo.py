@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from foretrace.graph.check import check
-from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.model import Host
@@ -207,7 +206,7 @@ def test_hosts_of_which_nothing_is_known_neither_slow_down_nor_sleep_long() -> N
 
 def test_the_network_slows_only_the_host_of_the_worker() -> None:
     """What the replay is told."""
-    network = network_of(changed(cpu_job()))
+    network = changed(cpu_job()).state.network
 
     assert network is not None
     assert network.members == ((1, 0),)

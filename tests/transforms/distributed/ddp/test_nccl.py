@@ -10,7 +10,6 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
-from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.cluster.presets import load_cluster
@@ -190,7 +189,7 @@ def test_unknown_launches_are_refused() -> None:
 
 def test_what_nccl_leaves_to_kernels_is_known_of_some_devices() -> None:
     """An A100's figure comes from the table and serves for others."""
-    network = network_of(changed(gpu_job()))
+    network = changed(gpu_job()).state.network
 
     assert network is not None
     assert (network.compute_share, network.transfer_share) == (0.58, TRANSFER_SHARE)

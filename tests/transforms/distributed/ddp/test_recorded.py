@@ -11,7 +11,6 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.shared_links import network_of
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
@@ -193,7 +192,7 @@ def test_other_workers_and_network_cost_what_their_cluster_says() -> None:
         collective_cost(cluster, range(8), "all_reduce", n * MIB, algorithm="ring").ns
         for n in (1, 32)
     ]
-    assert network_of(graph) is not None
+    assert graph.state.network is not None
     kernels = graph.tasks[(graph.tasks["name"] == "bwd")]["work_ns"].tolist()
     assert kernels == [MS, 0.58 * MS, 0.58 * MS]
 
