@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from benchmarks.accuracy.distributed_tables import (
     every_cell,
     megatron,
@@ -13,15 +11,15 @@ from benchmarks.accuracy.distributed_tables import (
     own_collectives,
     public_ddp,
     several_ranks,
-    table,
     timelines,
 )
 from benchmarks.accuracy.error_table import coverage
+from benchmarks.accuracy.markdown import spread_cell, spread_sentence, table
 from benchmarks.accuracy.shaped_links import EASY, JUDGED_MBIT, pair_rows
 from foretrace.analysis.prediction import LEVEL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarks.accuracy.distributed import Distributed
     from benchmarks.accuracy.shaped_links import NetworkRow
@@ -87,15 +85,12 @@ def _in_short(study: Distributed) -> list[str]:
 
 
 def _headline(rows: Sequence[NetworkRow]) -> str:
-    found = {
-        "predicted": [row.error for row in rows],
-        SERIES: [row.series_error for row in rows],
-        "no change": [row.alone_error for row in rows],
-    }
-    return "; ".join(
-        f"{name} {np.median(np.abs(errors)):.1%}, 90th percentile "
-        f"{np.quantile(np.abs(errors), 0.9):.1%}"
-        for name, errors in found.items()
+    return spread_sentence(
+        {
+            "predicted": [row.error for row in rows],
+            SERIES: [row.series_error for row in rows],
+            "no change": [row.alone_error for row in rows],
+        }
     )
 
 
@@ -173,25 +168,12 @@ def _line(name: str, rows: Sequence[NetworkRow]) -> list[str]:
     judged = [row for row in good if row.is_judged]
     return [
         *(name, str(len(rows)), str(len(good)), str(len(judged))),
-        spread(row.error for row in judged),
-        spread(row.series_error for row in judged),
-        spread(row.alone_error for row in judged),
-        spread(row.error for row in good),
-        spread(row.series_error for row in good),
+        spread_cell(row.error for row in judged),
+        spread_cell(row.series_error for row in judged),
+        spread_cell(row.alone_error for row in judged),
+        spread_cell(row.error for row in good),
+        spread_cell(row.series_error for row in good),
     ]
-
-
-def spread(errors: Iterable[float]) -> str:
-    """Return median / 90th percentile / largest of the absolute *errors*, in percent.
-
-    >>> spread([0.01, -0.03]), spread([])
-    ('2.0 / 2.8 / 3.0', '')
-    """
-    known = np.abs(list(errors))
-    if not len(known):
-        return ""
-    found = (np.median(known), np.quantile(known, 0.9), known.max())
-    return " / ".join(f"{100 * share:.1f}" for share in found)
 
 
 def _unforeseen(study: Distributed) -> list[str]:

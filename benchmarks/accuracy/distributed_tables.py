@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.accuracy.markdown import percent, table
 from benchmarks.accuracy.megatron import LEFT_OUT, mean_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.accuracy.collectives import CheckRow, CollectiveRow
     from benchmarks.accuracy.distributed import Distributed
@@ -21,17 +22,6 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 20
 """Collectives from this size on are judged by their form; smaller ones wait for the scheduler."""
-
-
-def table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    """Return a Markdown table; the first column holds text, the others numbers."""
-    rule = "|".join(["---", *["--:"] * (len(columns) - 1)])
-    return [f"| {' | '.join(columns)} |", f"|{rule}|", *(f"| {' | '.join(li)} |" for li in lines)]
-
-
-def percent(share: float, digits: int = 1) -> str:
-    """Return *share* in percent with its sign."""
-    return f"{share:+.{digits}%}"
 
 
 def ms(ns: float) -> str:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.accuracy.error_table import coverage
-from benchmarks.accuracy.tables import identity, other_devices, public_pairs, recorded_pairs, spread
+from benchmarks.accuracy.markdown import spread_cell, spread_sentence
+from benchmarks.accuracy.tables import identity, other_devices, public_pairs, recorded_pairs
 from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
 from foretrace.analysis.prediction import LEVEL
 from foretrace.analysis.validated_errors import ENOUGH_PAIRS, FEWEST_PAIRS, HARDWARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from benchmarks.accuracy.error_table import Table
     from benchmarks.accuracy.rows import Study
@@ -97,19 +98,15 @@ def _in_short(pairs: Sequence[MeasuredPair]) -> list[str]:
 
 
 def _headline(rows: Sequence[MeasuredPair]) -> str:
-    means = {
-        "with calibration": spread(rows, lambda row: row.error),
-        "without": spread(rows, lambda row: row.rule_error),
-        "no change": spread(rows, lambda row: row.null_error),
-        "paper": spread(rows, lambda row: row.paper_error),
+    by_rule = [row.rule_error for row in rows]
+    nulls: dict[str, Iterable[float | None]] = {
+        "no change": [row.null_error for row in rows],
+        "paper": [row.paper_error for row in rows],
     }
     if all(row.calibrated_ns is None for row in rows):
-        means = {"predicted": means["without"], **dict(list(means.items())[2:])}
-    return "; ".join(
-        f"{name} {found[0]:.1%}, 90th percentile {found[1]:.1%}"
-        for name, found in means.items()
-        if found
-    )
+        return spread_sentence({"predicted": by_rule, **nulls})
+    calibrated = [row.error for row in rows]
+    return spread_sentence({"with calibration": calibrated, "without": by_rule, **nulls})
 
 
 def _has_right_sign(row: MeasuredPair) -> bool:
@@ -154,15 +151,13 @@ def _what_if_table(rows: Sequence[MeasuredPair]) -> list[str]:
 
 
 def _what_if_line(name: str, rows: Sequence[MeasuredPair]) -> str:
-    errors: tuple[Callable[[MeasuredPair], float | None], ...] = (
-        lambda row: row.error,
-        lambda row: row.rule_error,
-        lambda row: row.null_error,
-        lambda row: row.paper_error,
+    cells = (
+        spread_cell(row.error for row in rows),
+        spread_cell(row.rule_error for row in rows),
+        spread_cell(row.null_error for row in rows),
+        spread_cell(row.paper_error for row in rows),
     )
-    cells = [spread(rows, error) for error in errors]
-    texts = [" / ".join(f"{100 * share:.1f}" for share in cell) if cell else "" for cell in cells]
-    return f"| {name} | {len(rows)} | {' | '.join(texts)} |"
+    return f"| {name} | {len(rows)} | {' | '.join(cells)} |"
 
 
 def _intervals(pairs: Sequence[MeasuredPair]) -> list[str]:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.accuracy.markdown import percent, spread
 from foretrace.tracer.step_stats import NOISE_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.accuracy.rows import IdentityRow, Study
     from foretrace.analysis.measured_pair import MeasuredPair
@@ -35,10 +36,10 @@ def _pair_line(row: MeasuredPair) -> str:
     ]
     cells = [
         *(row.name, row.change, _ms(row.before_ns), _ms(row.after_ns), _ms(row.predicted_ns)),
-        _percent(row.error),
-        "" if row.calibrated_ns is None else _percent(row.rule_error),
-        _percent(row.null_error),
-        "" if row.paper_error is None else _percent(row.paper_error),
+        percent(row.error),
+        "" if row.calibrated_ns is None else percent(row.rule_error),
+        percent(row.null_error),
+        "" if row.paper_error is None else percent(row.paper_error),
         "" if row.noise is None else f"{abs(row.noise):.1%}",
         ", ".join(remarks),
     ]
@@ -68,7 +69,7 @@ def other_devices(pairs: Sequence[MeasuredPair]) -> list[str]:
     rows = [row for row in pairs if not row.is_of_one_device]
     if not rows:
         return []
-    median, p90, largest = spread(rows, lambda row: row.error) or (0.0, 0.0, 0.0)
+    median, p90, largest = spread(row.error for row in rows) or (0.0, 0.0, 0.0)
     return [
         "## Moving to another device",
         "",
@@ -136,23 +137,9 @@ def _identity_line(row: IdentityRow) -> str:
     remark = row.cause or ("not explained" if abs(row.error) > IDENTITY_LIMIT else "")
     return (
         f"| {row.trace} | {row.steps} | {_ms(row.measured_ns)} | {_ms(row.replayed_ns)} "
-        f"| {_percent(row.error, 2)} | {remark} |"
+        f"| {percent(row.error, 2)} | {remark} |"
     )
-
-
-def spread(
-    rows: Sequence[MeasuredPair], error: Callable[[MeasuredPair], float | None]
-) -> tuple[float, float, float] | None:
-    """Return median, 90th percentile and largest |error|; ``None`` where there is none."""
-    known = [abs(found) for found in map(error, rows) if found is not None]
-    if not known:
-        return None
-    return float(np.median(known)), float(np.quantile(known, 0.9)), max(known)
 
 
 def _ms(ns: float) -> str:
     return f"{ns / 1e6:.2f}"
-
-
-def _percent(share: float, digits: int = 1) -> str:
-    return f"{share:+.{digits}%}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.distributed_tables import percent, table
+from benchmarks.accuracy.markdown import percent, table
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
 from foretrace.job.batch_schedule.forecast import Training, forecast

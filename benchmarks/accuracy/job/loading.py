@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.distributed_tables import percent, table
+from benchmarks.accuracy.markdown import percent, table
 from foretrace.job.resources.throughput import Step, Storage, fixed_hits, pace, recent_hits, synergy
 from foretrace.tracer.step_stats import trimmed_mean
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.distributed_tables import table
+from benchmarks.accuracy.markdown import table
 from foretrace.job.batch_schedule.epoch_costs import Cost
 from foretrace.job.batch_schedule.forecast import Training, forecast
 
