@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.accuracy.markdown import percent, table
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
 from foretrace.job.batch_schedule.forecast import Training, forecast
@@ -114,14 +115,16 @@ def costs_of(folder: Path, model: str, runs: Iterable[Run]) -> dict[str, dict[in
     """Return the costs of an epoch of *model* at every size, by each of `WAYS`."""
     mine = [run for run in runs if run.model == model]
     sizes = sorted({size for run in mine for size in run.sizes})
-    small, large = (build(load(folder / f"{model}-{size}.parquet")) for size in (SMALL, LARGE))
+    small, large = (
+        replay_baseline(build(load(folder / f"{model}-{size}.parquet"))) for size in (SMALL, LARGE)
+    )
     measured = read_calibration(folder / f"{model}-{SMALL}.calibration.parquet")
     given = {
         "two recordings": ([small, large], None),
         "one recording, calibrated": ([small], measured),
         "one recording": ([small], None),
     }
-    return {way: epoch_costs(g, sizes, mine[0].samples, c) for way, (g, c) in given.items()}
+    return {way: epoch_costs(b, sizes, mine[0].samples, c) for way, (b, c) in given.items()}
 
 
 WAYS = ("two recordings", "one recording, calibrated", "one recording")

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from foretrace.cli.job import (
-    batch_schedule as cli_job_regimes,
-)
-from foretrace.cli.job import (
-    convergence as cli_job_convergence,
-)
-from foretrace.cli.job import (
-    provisioning as cli_job_plan,
-)
-from foretrace.cli.job import (
-    resources as cli_job_resources,
-)
-from foretrace.cli.job import (
-    runtime as cli_job_runtime,
-)
-from foretrace.cli.job import (
-    scaling as cli_job_speed,
-)
-from foretrace.cli.job import (
-    whole as cli_job_whole,
-)
+from foretrace.cli.job.batch_schedule import regimes
+from foretrace.cli.job.convergence import convergence
+from foretrace.cli.job.provisioning import plan
+from foretrace.cli.job.resources import resources
+from foretrace.cli.job.runtime import runtime
+from foretrace.cli.job.scaling import speed
+from foretrace.cli.job.whole import whole
 
 app = typer.Typer(
     help="From a step to the whole job: how long, how many steps, on what, at what cost.",
@@ -38,13 +24,5 @@ def options() -> None:
     """Take what stands before the command."""
 
 
-for command in (
-    cli_job_convergence.convergence,
-    cli_job_plan.plan,
-    cli_job_regimes.regimes,
-    cli_job_resources.resources,
-    cli_job_runtime.runtime,
-    cli_job_speed.speed,
-    cli_job_whole.whole,
-):
+for command in (convergence, plan, regimes, resources, runtime, speed, whole):
     app.command()(command)

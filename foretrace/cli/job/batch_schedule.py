@@ -14,7 +14,7 @@ from foretrace.cli.arguments import AsJson, CalibrationFile, calibration_for, gr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.graph.model import Graph
+    from foretrace.analysis.baseline import Baseline
     from foretrace.job.batch_schedule.epoch_costs import Cost
     from foretrace.job.batch_schedule.forecast import Forecast, Training
     from foretrace.job.report import JobReport
@@ -104,25 +104,27 @@ def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
     return sorted({*known, *map(int, given)})
 
 
-def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Graph]:
+def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Baseline]:
+    from foretrace.analysis.baseline import replay_baseline
     from foretrace.errors import RefusedError
 
     if traces and samples is None:
         raise RefusedError("how many samples an epoch has is not known; give --samples")
-    return {path: graph_of(path) for path in traces}
+    return {path: replay_baseline(graph_of(path)) for path in traces}
 
 
-def _doubts(recordings: dict[Path, Graph]) -> list[str]:
+def _doubts(recordings: dict[Path, Baseline]) -> list[str]:
     """Say why recordings cannot be trusted, and which."""
-    from foretrace.analysis.identity import identity
+    from foretrace.analysis.warnings import doubt_replay
 
-    found = {path.name: identity(graph).warnings for path, graph in recordings.items()}
-    return [f"{name}: {text}" for name, texts in found.items() for text in texts]
+    return [
+        f"{path.name}: {text}" for path, each in recordings.items() for text in doubt_replay(each)
+    ]
 
 
 def _costs(
     costs: Path | None,
-    recordings: dict[Path, Graph],
+    recordings: dict[Path, Baseline],
     samples: int | None,
     sizes: list[int],
     calibration: str | None,

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.job.report import JobReport
     from foretrace.job.resources.file import Resources
-    from foretrace.job.resources.grid import Row
-    from foretrace.job.resources.recorded_loader import Replayed
+    from foretrace.job.resources.grid import Job, Row
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="TOML: the job, the machine, what to try, prices.")
@@ -50,7 +49,7 @@ def resources(
     """Show throughput over CPU cores and cached data, and the cheapest point near the best."""
     from foretrace.job.resources.file import read_resources
     from foretrace.job.resources.grid import cheapest, survey
-    from foretrace.job.resources.recorded_loader import job_of, machine_of, replayed
+    from foretrace.job.resources.recorded_loader import job_of, machine_of
     from foretrace.report.plot import check_plot
 
     given = read_resources(file)
@@ -68,9 +67,8 @@ def resources(
         price=given.price,
     )
     best = cheapest(rows, within / 100)
-    beside = [] if graph is None else replayed(graph, job, {row.workers for row in rows})
-    report = _report(given, rows, best, within, beside)
-    show(replace(report, warnings=() if graph is None else _doubts(graph)), json=json)
+    report = _report(given, rows, best, within)
+    show(report if graph is None else _add_replay(report, graph, job, rows), json=json)
     if plot is not None:
         from foretrace.job.resources.plot import draw_resources
 
@@ -78,34 +76,34 @@ def resources(
         sys.stderr.write(f"wrote {plot}\n")
 
 
-def _doubts(graph: Graph) -> tuple[str, ...]:
-    from foretrace.analysis.identity import identity
+def _add_replay(report: JobReport, graph: Graph, job: Job, rows: Sequence[Row]) -> JobReport:
+    """Return *report* with what the replay makes of the loader, and why not to believe it."""
+    from foretrace.analysis.baseline import replay_baseline
+    from foretrace.analysis.warnings import doubt_replay
+    from foretrace.job.report import Table
+    from foretrace.job.resources.recorded_loader import compare_loaders
 
-    return identity(graph).warnings
+    baseline = replay_baseline(graph)
+    beside = compare_loaders(baseline, job, {row.workers for row in rows})
+    table = Table(
+        "Loading as recorded, ms per step",
+        ("workers", "closed form", "replay"),
+        [(each.workers, each.form_ms, each.replay_ms) for each in beside],
+    )
+    return replace(report, tables=[*report.tables, table], warnings=doubt_replay(baseline))
 
 
-def _report(
-    given: Resources, rows: Sequence[Row], best: Row, within: float, beside: Sequence[Replayed]
-) -> JobReport:
+def _report(given: Resources, rows: Sequence[Row], best: Row, within: float) -> JobReport:
     from foretrace.job.report import JobReport, Table
 
     currency = "" if given.price is None else given.price.currency
     answers = {"throughput": best.speed, "epoch": best.epoch}
     if best.price is not None:
         answers["cost of an epoch"] = best.epoch.scaled(best.price / 3600, currency)
-    tables = [Table("Samples per second", _columns(currency), [_cells(row) for row in rows])]
-    if beside:
-        tables.append(
-            Table(
-                "Loading as recorded, ms per step",
-                ("workers", "closed form", "replay"),
-                [(each.workers, each.form_ms, each.replay_ms) for each in beside],
-            )
-        )
     return JobReport(
         title=f"Cheapest within {within:g} % of the best: {_in_words(best)}",
         answers=answers,
-        tables=tables,
+        tables=[Table("Samples per second", _columns(currency), [_cells(row) for row in rows])],
         assumptions=_assumptions(given),
     )
 
@@ -142,13 +140,15 @@ def _cells(row: Row) -> tuple[float | str | int | None, ...]:
 
 
 def _assumptions(given: Resources) -> list[str]:
-    found = [
+    assumptions = [
         "fixed cache: the same items stay in memory",
         "page cache: the items used last stay, and every epoch reads all in a new random order",
         "a worker reads and then prepares; all share the disk",
     ]
     if given.price is None:
-        found.append("without prices the cheapest has the fewest cores, then the smallest cache")
+        assumptions.append(
+            "without prices the cheapest has the fewest cores, then the smallest cache"
+        )
     if given.grid.workers is None:
-        found.append("as many workers as make it fastest, up to twice the cores")
-    return found
+        assumptions.append("as many workers as make it fastest, up to twice the cores")
+    return assumptions

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from foretrace.analysis.baseline import measured_step
-from foretrace.analysis.prediction import predict, step_interval
+from foretrace.analysis.baseline import replay_scenario
+from foretrace.analysis.prediction import predict_from, step_interval
 from foretrace.errors import RefusedError
 from foretrace.job.batch_schedule.epoch_costs import Cost
 from foretrace.job.batch_schedule.file import Z
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.batch_size import batch_size
 from foretrace.transforms.edit.primitives import scale, scale_lags
-from foretrace.transforms.scenario import parse_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
+    from foretrace.analysis.baseline import Baseline
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
 
@@ -40,7 +40,7 @@ between two, as shares (docs/accuracy-job.md)."""
 
 
 def epoch_costs(
-    graphs: Sequence[Graph],
+    baselines: Sequence[Baseline],
     sizes: Sequence[int],
     samples: int,
     calibration: Calibration | None = None,
@@ -54,66 +54,70 @@ def epoch_costs(
     TransformError
         The what-if ``batch_size`` does not apply.
     """
-    recorded = _by_size(graphs)
-    found = {}
+    recorded = _by_size(baselines)
+    costs = {}
     for size in sizes:
-        step, doubt = _step(recorded, size, calibration)
-        found[size] = Cost(step / 1e9 * samples / size, doubt)
-    return found
+        step_ns, doubt = _step(recorded, size, calibration)
+        costs[size] = Cost(step_ns / 1e9 * samples / size, doubt)
+    return costs
 
 
-def _by_size(graphs: Sequence[Graph]) -> dict[int, Graph]:
+def _by_size(baselines: Sequence[Baseline]) -> dict[int, Baseline]:
     """Return the recordings by their batch size, the smallest first."""
-    found: dict[int, Graph] = {}
-    for graph in graphs:
-        size = graph.meta.batch_size
+    by_size: dict[int, Baseline] = {}
+    for baseline in baselines:
+        size = baseline.graph.meta.batch_size
         if size is None:
             raise RefusedError("a recording does not say its batch size; record it with one")
-        if size in found:
+        if size in by_size:
             raise RefusedError(f"two recordings have {size} samples per step; give other sizes")
-        found[size] = graph
-    return dict(sorted(found.items()))
+        by_size[size] = baseline
+    return dict(sorted(by_size.items()))
 
 
 def _step(
-    recorded: dict[int, Graph], size: int, calibration: Calibration | None
+    recorded: dict[int, Baseline], size: int, calibration: Calibration | None
 ) -> tuple[float, float]:
     """Return the step in ns with *size* samples, and its standard deviation as a share.
 
     Pairs that validate the what-if doubled the batch: what is unknown adds up over doublings.
     """
     if size in recorded:
-        measured = measured_step(recorded[size])
+        measured = recorded[size].measured
         low, high = step_interval(measured.samples_ns)
         return float(measured.step_ns), float(np.hypot((high - low) / 2 / Z, RECORDING_DOUBT))
     for below, above in pairwise(recorded):
         if below < size < above:
             return between(recorded[below], recorded[above], size), BETWEEN_DOUBT
-    nearest = min(recorded, key=lambda known: abs(np.log(known / size)))
-    found = predict(recorded[nearest], parse_scenario([f"batch_size(n={size})"]), calibration)
-    low, high = found.interval_ns
+    nearest = min(recorded, key=lambda each: abs(np.log(each / size)))
+    baseline = recorded[nearest]
+    if calibration is not None:
+        baseline = baseline.attach(calibration)
+    prediction = predict_from(replay_scenario(baseline, f"batch_size(n={size})"))
+    low, high = prediction.interval_ns
     doublings = max(abs(float(np.log2(nearest / size))), 1.0)
-    return found.predicted_ns, doublings * (high - low) / 2 / Z / found.predicted_ns
+    return prediction.predicted_ns, doublings * (high - low) / 2 / Z / prediction.predicted_ns
 
 
-def between(small: Graph, large: Graph, size: int) -> float:
+def between(small: Baseline, large: Baseline, size: int) -> float:
     """Return the step in ns with *size* samples, between two recordings of the same job.
 
     The work of each operator is a line through its two recorded times; where it has no
     counterpart, the what-if ``batch_size`` says how it grows. Both ends are met exactly.
     """
-    least, most = (graph.meta.batch_size or 0 for graph in (small, large))
+    graphs = small.graph, large.graph
+    least, most = (graph.meta.batch_size or 0 for graph in graphs)
     at = (size - least) / (most - least)
-    steps = [replay(_grown(small, large, share)).step_ns for share in (0.0, at, 1.0)]
-    first, last = (measured_step(graph).step_ns for graph in (small, large))
-    correction = (1 - at) * first / steps[0] + at * last / steps[2]
-    return float(steps[1] * correction)
+    first_ns = small.timeline.step_ns
+    between_ns, last_ns = (replay(_grow(*graphs, share)).step_ns for share in (at, 1.0))
+    correction = (
+        1 - at
+    ) * small.measured.step_ns / first_ns + at * large.measured.step_ns / last_ns
+    return float(between_ns * correction)
 
 
-def _grown(small: Graph, large: Graph, at: float) -> Graph:
+def _grow(small: Graph, large: Graph, at: float) -> Graph:
     """Return *small* with its work a share *at* of the way to that of *large*."""
-    if at == 0:
-        return small
     least, most = (graph.meta.batch_size or 0 for graph in (small, large))
     by_rule = batch_size(small, n=most)
     growth = _growth(small, large, by_rule.tasks["work_ns"].to_numpy())
@@ -129,10 +133,10 @@ def _growth(small: Graph, large: Graph, by_rule: npt.NDArray[np.int64]) -> Float
     """Return how each task of *small* grows up to *large*: by its counterpart, else by the rule."""
     means = [_work_of_operators(graph) for graph in (small, large)]
     ratio = (means[1] / means[0].where(means[0] > 0)).rename("ratio")
-    found = _keys(small).join(ratio, on=list(ratio.index.names))["ratio"].to_numpy()
+    by_operator = _keys(small).join(ratio, on=list(ratio.index.names))["ratio"].to_numpy()
     work = small.tasks["work_ns"].to_numpy()
     rule = np.where(work > 0, by_rule / np.maximum(work, 1), 1.0)
-    return np.where(np.isfinite(found), found, rule)
+    return np.where(np.isfinite(by_operator), by_operator, rule)
 
 
 def _keys(graph: Graph) -> pd.DataFrame:

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from foretrace.analysis.baseline import measured_step
-from foretrace.analysis.prediction import predict
-from foretrace.errors import RefusedError, TransformError
+from foretrace.analysis.prediction import Prediction
+from foretrace.analysis.scenario_sweep import predict_each
+from foretrace.errors import RefusedError
 from foretrace.job.resources.grid import Job, Machine
 from foretrace.job.resources.throughput import Storage, pace
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.host.dataloader import HANDOVER_CPU_NS, HANDOVER_NS
-from foretrace.transforms.scenario import parse_scenario
+from foretrace.transforms.scenario import as_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.analysis.baseline import Measured
+    from foretrace.analysis.baseline import Baseline, Measured
+    from foretrace.analysis.scenario_sweep import Outcome
     from foretrace.graph.model import Graph
     from foretrace.job.resources.file import Resources
 
@@ -131,27 +133,28 @@ def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine
     return Machine(int(cores), effective, Storage(disk, reader), machine.memory_gbps)
 
 
-def replayed(graph: Graph, job: Job, workers: Iterable[int]) -> list[Replayed]:
+def compare_loaders(baseline: Baseline, job: Job, workers: Iterable[int]) -> list[Replayed]:
     """Return the step with so many workers that load as recorded, by both ways.
 
     The recorded waiting of a load keeps a worker from its next one, and nobody else. The replay
     is that of the recorded machine after ``dataloader(workers=...)``.
     """
-    loader, machine = graph.meta.loader or {}, graph.meta.machine or {}
+    meta, counts = baseline.graph.meta, sorted(workers)
+    loader, machine = meta.loader or {}, meta.machine or {}
     waiting = (loader.get("load_ns") or 0.0) / 1e9 * (1 - _busy(loader))
     means = job.step(sum(job.compute) / len(job.compute), sum(job.prepare) / len(job.prepare))
     reader = means.batch_bytes / waiting if waiting else math.inf
     cores = float(machine.get("cores") or 1)
-    found = []
-    for count in sorted(workers):
-        form = pace(means, Storage(math.inf, reader), workers=count, hits=0.0, cores=cores)
-        found.append(Replayed(count, form.seconds * 1e3, _replayed_ms(graph, count)))
-    return found
+    storage = Storage(math.inf, reader)
+    forms = [pace(means, storage, workers=count, hits=0.0, cores=cores) for count in counts]
+    scenarios = [as_scenario(f"dataloader(workers={count})") for count in counts]
+    return [
+        Replayed(count, form.seconds * 1e3, _predicted_ms(outcome))
+        for count, form, outcome in zip(
+            counts, forms, predict_each(baseline, scenarios), strict=True
+        )
+    ]
 
 
-def _replayed_ms(graph: Graph, workers: int) -> float | None:
-    scenario = parse_scenario([f"dataloader(workers={workers})"])
-    try:
-        return predict(graph, scenario).predicted_ns / 1e6
-    except TransformError:
-        return None
+def _predicted_ms(outcome: Outcome) -> float | None:
+    return outcome.predicted_ns / 1e6 if isinstance(outcome, Prediction) else None

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.prediction import predict
 from foretrace.errors import RefusedError
 from foretrace.graph.literal import literal
 from foretrace.job.batch_schedule.simulated_costs import between, epoch_costs
 from foretrace.tracer.trace import TraceMeta
-from foretrace.transforms.scenario import parse_scenario
 
 if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
+    from foretrace.analysis.baseline import Baseline
 
 META = TraceMeta(format="foretrace", source="literal")
 
 
-def recorded(size: int | None, *, other_name: str = "relu", lag_ns: int = 0) -> Graph:
+def recorded(size: int | None, *, other_name: str = "relu", lag_ns: int = 0) -> Baseline:
     """Return a job whose products take 100 µs and 10 µs per sample, the update 300 µs."""
     samples = size or 1
     tasks = [
@@ -30,7 +30,8 @@ def recorded(size: int | None, *, other_name: str = "relu", lag_ns: int = 0) -> 
     ]
     total = 400_000 + 15_000 * samples + 3 * lag_ns
     meta = replace(META, batch_size=size, unprofiled_step_ns=(total,) * 3)
-    return literal(tasks, meta=meta, measured_step_ns=total, wrap=True, lag_ns=lag_ns)
+    graph = literal(tasks, meta=meta, measured_step_ns=total, wrap=True, lag_ns=lag_ns)
+    return replay_baseline(graph)
 
 
 def test_between_two_recordings_each_operator_is_a_line() -> None:
@@ -56,11 +57,11 @@ def test_an_operator_without_a_counterpart_grows_by_the_rule() -> None:
 
 def test_one_recording_predicts_by_the_what_if() -> None:
     """The nearest of several, where a size lies outside of all."""
-    graph = recorded(32)
-    foreseen = predict(graph, parse_scenario(["batch_size(n=64)"])).predicted_ns
+    one = recorded(32)
+    foreseen = predict(one.graph, "batch_size(n=64)").predicted_ns
 
-    assert epoch_costs([graph], [64], 128)[64].seconds == pytest.approx(2 * foreseen / 1e9)
-    outside = epoch_costs([recorded(8), graph], [64], 128)[64]
+    assert epoch_costs([one], [64], 128)[64].seconds == pytest.approx(2 * foreseen / 1e9)
+    outside = epoch_costs([recorded(8), one], [64], 128)[64]
     assert outside.seconds == pytest.approx(2 * foreseen / 1e9)
     assert outside.doubt > 0
 

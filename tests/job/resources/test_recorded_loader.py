@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.cli import app as cli
 from foretrace.errors import RefusedError
 from foretrace.graph.literal import literal
 from foretrace.job.resources.file import Grid, Job, Machine, Resources
-from foretrace.job.resources.recorded_loader import job_of, machine_of, replayed
+from foretrace.job.resources.recorded_loader import compare_loaders, job_of, machine_of
 from foretrace.tracer.readers.load import load, save
 from foretrace.tracer.trace import TraceMeta
 from tests.support.paths import ROOT
@@ -103,7 +104,8 @@ def test_effective_cores_are_measured_on_request(monkeypatch: pytest.MonkeyPatch
 
 def test_the_replay_stands_beside_the_closed_form() -> None:
     """Both load as recorded; only the form lets the worker pay for handing over, too."""
-    alone, one = replayed(recorded(), job_of(given(), recorded()), {1, 0})
+    graph = recorded()
+    alone, one = compare_loaders(replay_baseline(graph), job_of(given(), graph), {1, 0})
 
     assert alone.form_ms == pytest.approx(50)
     assert alone.replay_ms == pytest.approx(50)
@@ -116,7 +118,7 @@ def test_a_replay_that_does_not_apply_is_left_out() -> None:
     graph = recorded(workers=2, load_ns=None)
     job = job_of(given(compute_ms=20.0, prepare_ms=1.0), graph)
 
-    assert replayed(graph, job, {1})[0].replay_ms is None
+    assert compare_loaders(replay_baseline(graph), job, {1})[0].replay_ms is None
 
 
 def test_the_command_takes_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
