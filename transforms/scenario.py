@@ -83,13 +83,13 @@ def as_scenario(asked: ScenarioLike) -> Scenario:
     ['amp', 'custom']
     """
     each_asked = [asked] if isinstance(asked, str) or callable(asked) else asked
-    found: list[WhatIf] = []
+    what_ifs: list[WhatIf] = []
     for one in each_asked:
         if isinstance(one, str):
-            found += parse_scenario([one])
+            what_ifs += parse_scenario([one])
         else:
-            found.append(one if isinstance(one, WhatIf) else WhatIf(CUSTOM, one))
-    return tuple(found)
+            what_ifs.append(one if isinstance(one, WhatIf) else WhatIf(CUSTOM, one))
+    return tuple(what_ifs)
 
 
 def parse_scenario(texts: Iterable[str]) -> Scenario:
@@ -111,13 +111,13 @@ def parse_scenario(texts: Iterable[str]) -> Scenario:
     Traceback (most recent call last):
     foretrace.errors.TransformError: unknown what-if 'faster_hots'; did you mean faster_host?
     """
-    found: list[WhatIf] = []
+    what_ifs: list[WhatIf] = []
     for text in texts:
         if text.endswith(".toml"):
-            found += load_scenario(text)
+            what_ifs += load_scenario(text)
         else:
-            found.append(_parse(text))
-    return tuple(found)
+            what_ifs.append(_parse(text))
+    return tuple(what_ifs)
 
 
 def load_scenario(path: str | Path) -> Scenario:

@@ -55,15 +55,15 @@ def check_given(name: str, function: Transform, given: Mapping[str, Any]) -> Non
     TransformError
         One is unknown or of the wrong type, or some are missing: these are named all at once.
     """
-    known = parameters_of(function)
+    takes = parameters_of(function)
     for key, value in given.items():
-        if key not in known:
+        if key not in takes:
             raise TransformError(
-                f"{name} has no parameter {key!r}; it has {', '.join(known) or 'none'}"
-                + did_you_mean(key, [each for each in known if not each.startswith(EXCEPT)])
+                f"{name} has no parameter {key!r}; it has {', '.join(takes) or 'none'}"
+                + did_you_mean(key, [each for each in takes if not each.startswith(EXCEPT)])
             )
-        _check_type(name, known[key], value)
-    missing = [p for p in known.values() if _is_required(p) and p.name not in given]
+        _check_type(name, takes[key], value)
+    missing = [p for p in takes.values() if _is_required(p) and p.name not in given]
     if missing:
         wanted = " and ".join(f"{p.name} ({type_of(p)})" for p in missing)
         example = _example(name, function, missing)
@@ -73,8 +73,8 @@ def check_given(name: str, function: Transform, given: Mapping[str, Any]) -> Non
 
 def parameters_of(function: Transform) -> dict[str, inspect.Parameter]:
     """Return the parameters a user may give: all that are keyword-only."""
-    found = inspect.signature(function).parameters.values()
-    return {p.name: p for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    every = inspect.signature(function).parameters.values()
+    return {p.name: p for p in every if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def type_of(parameter: inspect.Parameter) -> str:

@@ -114,8 +114,8 @@ def _inputs(graph: Graph) -> list[Shape]:
     """
     forward = graph.operators[is_in(graph.operators["phase"], "forward")]
     pairs = zip(*(map(str, forward[column]) for column in ("name", "shapes")), strict=True)
-    found = [activation_shape(*p) for p in pairs if operator_class(p[0]) in ("gemm", "conv")]
-    return [shape[: 2 if len(shape) == SEQUENCE else 1] for shape in found if shape]
+    shapes = [activation_shape(*p) for p in pairs if operator_class(p[0]) in ("gemm", "conv")]
+    return [shape[: 2 if len(shape) == SEQUENCE else 1] for shape in shapes if shape]
 
 
 def _in_proportion(graph: Graph, ratio: float) -> Graph:
@@ -151,9 +151,9 @@ def _fills_by_batch(graph: Graph) -> npt.NDArray[np.bool_]:
 
 def _waves(fill: Floats, ratio: float) -> Floats:
     """Return the growth in whole waves of a grid that occupies *fill* devices at once."""
-    known = np.where(np.isfinite(fill) & (fill > 0), fill, MANY_WAVES)
-    whole_waves = np.ceil(known * ratio) / np.ceil(known)
-    return np.where(known >= MANY_WAVES, ratio, whole_waves)
+    filled = np.where(np.isfinite(fill) & (fill > 0), fill, MANY_WAVES)
+    whole_waves = np.ceil(filled * ratio) / np.ceil(filled)
+    return np.where(filled >= MANY_WAVES, ratio, whole_waves)
 
 
 def _host(graph: Graph, ratio: float, before: int) -> Floats:

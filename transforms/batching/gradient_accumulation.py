@@ -115,8 +115,8 @@ def _hands_over(graph: Graph, where: Mask, key: Rows, keys: int) -> Mask:
     edges, phase = graph.edges, graph.tasks["phase"]
     fork = is_in(edges["kind"], "fork")
     src, dst = (edges[end].to_numpy()[fork] for end in ("src", "dst"))
-    found = where[src] & is_in(phase, "forward", "backward")[dst]
-    return np.bincount(key[src[found]], minlength=keys) > 0
+    forks = where[src] & is_in(phase, "forward", "backward")[dst]
+    return np.bincount(key[src[forks]], minlength=keys) > 0
 
 
 def _add_gradients(graph: Graph, repeated: Graph, backward: Mask, copies: list[Rows]) -> Graph:

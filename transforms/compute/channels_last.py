@@ -81,14 +81,14 @@ def _share(graph: Graph, where: np.ndarray) -> float:
 
 
 def _on_host(graph: Graph) -> Graph:
-    found = task_operator_classes(graph)
-    covered = is_in(graph.tasks["phase"], *PHASES)
-    require(covered & (found == "conv"), graph, "convolution in forward or backward")
+    kinds = task_operator_classes(graph)
+    trains = is_in(graph.tasks["phase"], *PHASES)
+    require(trains & (kinds == "conv"), graph, "convolution in forward or backward")
     measured = apply_measured(graph, channels_last)
     if measured is not None:
         return measured
     return add_note(
-        scale(graph, covered & np.isin(found, SPATIAL), ON_CPU, cost="prior"),
+        scale(graph, trains & np.isin(kinds, SPATIAL), ON_CPU, cost="prior"),
         "channels_last: a guess without calibration; what a CPU gains is neither in flops nor in "
         "bytes",
     )

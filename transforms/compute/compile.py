@@ -85,10 +85,10 @@ def compile(graph: Graph) -> Graph:  # noqa: A001 - what users call it
 def _chains(graph: Graph) -> tuple[Rows, Mask]:
     """Return the fusable kernels in stream order, and which of them begin a fused kernel."""
     tasks = graph.tasks
-    found = classes(tasks["name"])
-    device = is_in(tasks["kind"], *DEVICE_KINDS) & model_streams(graph, found)
+    kinds = classes(tasks["name"])
+    device = is_in(tasks["kind"], *DEVICE_KINDS) & model_streams(graph, kinds)
     covered = is_in(tasks["kind"], "kernel") & is_in(tasks["phase"], *PHASES)
-    can = device & covered & np.isin(found, FUSABLE)
+    can = device & covered & np.isin(kinds, FUSABLE)
     require(can, graph, "element-wise or reducing kernel in forward or backward")
     order = np.flatnonzero(device)
     columns = [tasks[c].to_numpy()[order] for c in ("start_ns", "step", "lane")]
@@ -98,7 +98,7 @@ def _chains(graph: Graph) -> tuple[Rows, Mask]:
     apart[1:] = ~can[order[:-1]]
     for column in where:
         apart[1:] |= column[order[1:]] != column[order[:-1]]
-    reduces = np.isin(found, REDUCING)[order]
+    reduces = np.isin(kinds, REDUCING)[order]
     begins, has_reduction = apart.copy(), False
     for place in np.flatnonzero(can[order]).tolist():
         if apart[place] or (reduces[place] and has_reduction):

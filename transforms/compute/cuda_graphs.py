@@ -159,10 +159,10 @@ def _refuse(graph: Graph, region: Mask, allow: str | None) -> None:
     if not unsafe.any():
         return
     counts = graph.tasks["name"][unsafe].astype(str).value_counts(sort=True)
-    found = [f"{name} ({count / graph.steps:.3g} per step)" for name, count in counts.items()]
+    refused = [f"{name} ({count / graph.steps:.3g} per step)" for name, count in counts.items()]
     given = "allow='...'" if allow is None else f"an allow that matches it ({allow!r} does not)"
     raise TransformError(
-        f"cuda_graphs cannot capture {', '.join(found[:SHOWN])}: the host waits or loads there; "
+        f"cuda_graphs cannot capture {', '.join(refused[:SHOWN])}: the host waits or loads there; "
         f"take it out first (remove_sync), capture fewer phases, or give {given} to assume so"
     )
 

@@ -70,12 +70,12 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
     if not has_device(graph):
         raise TransformError("nothing to change: no device task in this graph; record on a GPU")
     old, new = _recorded_hardware(graph, recorded), device_named(name)
-    for given, found in ((name, new), (recorded, old)):
-        if found.vendor == "cpu":
+    for given, which in ((name, new), (recorded, old)):
+        if which.vendor == "cpu":
             raise TransformError(f"{given!r} is a CPU; give a GPU")
-    if recorded and (known := hardware(graph)) and known.name != old.name:
+    if recorded and (there := hardware(graph)) and there.name != old.name:
         raise TransformError(
-            f"recorded={recorded!r} contradicts this job, which runs on {known.name}; leave it out"
+            f"recorded={recorded!r} contradicts this job, which runs on {there.name}; leave it out"
         )
     if old.name != new.name:
         graph = _move_work(graph, old, new)
@@ -86,14 +86,14 @@ def device(graph: Graph, *, name: str, recorded: str = "", host_speedup: float =
 
 
 def _recorded_hardware(graph: Graph, name: str) -> Hardware:
-    found = device_named(name) if name else hardware(graph)
-    if found is None:
+    recorded = device_named(name) if name else hardware(graph)
+    if recorded is None:
         names = ", ".join(sorted({d.name for d in graph.meta.devices if d.name})) or "no name"
         raise TransformError(
             f"the recorded device ({names}) is not in the table; give recorded= as in "
             'device(name="H100", recorded="V100-SXM2")'
         )
-    return found
+    return recorded
 
 
 def _move_work(graph: Graph, old: Hardware, new: Hardware) -> Graph:

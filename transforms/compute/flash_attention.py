@@ -198,7 +198,7 @@ def _host_between(graph: Graph, chains: list[AttentionChain]) -> Mask:
     host = np.flatnonzero(is_in(tasks["kind"], "host"))
     host = host[np.lexsort((start[host], lane[host]))]
     keys = np.rec.fromarrays([lane[host], start[host]])
-    found = np.zeros(len(tasks), bool)
+    between = np.zeros(len(tasks), bool)
     for chain in chains:
         calls = call[np.array(chain.kernels)]
         calls = calls[calls >= 0]
@@ -207,14 +207,14 @@ def _host_between(graph: Graph, chains: list[AttentionChain]) -> Mask:
             ends = np.rec.fromarrays([lane[calls], start[calls]])
             ends.sort()
             low, high = np.searchsorted(keys, ends[[0, -1]])
-            found[host[low:high]] = True
-    return found
+            between[host[low:high]] = True
+    return between
 
 
 def find_chains(kernels: Kernels) -> list[AttentionChain]:
     """Return every chain of *kernels*, forward and backward, in order of their first rows."""
-    found = [chain for rows in _by_stream(kernels) for chain in _on_stream(kernels, rows)]
-    return sorted(found, key=lambda chain: chain.matmuls[0])
+    chains = [chain for rows in _by_stream(kernels) for chain in _on_stream(kernels, rows)]
+    return sorted(chains, key=lambda chain: chain.matmuls[0])
 
 
 def _by_stream(kernels: Kernels) -> Iterator[Rows]:
@@ -250,8 +250,8 @@ def _may_be_attention(classes: npt.NDArray[np.str_], matmuls: Rows) -> Mask:
     needed = np.append(0, np.cumsum(~np.isin(classes, SPARE)))
     first, last = matmuls[:-1] + 1, matmuls[1:]
     few = (last > first) & (last - first <= MOST_BETWEEN)
-    found: Mask = few & (needed[last] == needed[first])
-    return found
+    may_be: Mask = few & (needed[last] == needed[first])
+    return may_be
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,9 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     choice("kind", kind, KINDS)
     if optimizer is not None:
         choice("optimizer", optimizer, FUSED_PASSES)
-        known = graph.meta.optimizer or {}
-        if known.get("state_passes", FUSED_PASSES[optimizer]) != FUSED_PASSES[optimizer]:
-            name = known.get("name", "another")
+        recorded = graph.meta.optimizer or {}
+        if recorded.get("state_passes", FUSED_PASSES[optimizer]) != FUSED_PASSES[optimizer]:
+            name = recorded.get("name", "another")
             raise TransformError(
                 f"optimizer={optimizer!r} contradicts this job (optimizer: {name}); leave it out"
             )

@@ -77,10 +77,10 @@ def _fused_activations(graph: Graph, kernels: Mask, norms: Mask) -> Mask:
     behind = np.flatnonzero(relu & (before >= 0) & norms[before])
     followers = np.flatnonzero(norms & (before >= 0) & is_in(graph.tasks["phase"], "backward"))
     ahead = before[followers]
-    found = np.zeros(len(graph.tasks), bool)
-    found[behind[~is_in(graph.tasks["phase"], "backward")[behind]]] = True
-    found[ahead[relu[ahead]]] = True
-    return found
+    fused = np.zeros(len(graph.tasks), bool)
+    fused[behind[~is_in(graph.tasks["phase"], "backward")[behind]]] = True
+    fused[ahead[relu[ahead]]] = True
+    return fused
 
 
 def _host_of(graph: Graph, removed: Mask) -> Mask:

@@ -99,10 +99,10 @@ def activations(graph: Graph) -> Activations:
     forward = _last_of_operator(graph, rows[~_around(graph, rows, kinds)[rows]])
     writer = _writers(graph, forward)
     size = _from_shapes(graph, forward, kinds[forward])
-    known = np.isfinite(size)
-    if not known.all() and has_device(graph):
+    from_shapes = np.isfinite(size)
+    if not from_shapes.all() and has_device(graph):
         source = np.where(np.isin(kinds[forward], MEMORY_BOUND), forward, writer)
-        size = np.where(known, size, _from_times(graph, source))
+        size = np.where(from_shapes, size, _from_times(graph, source))
     backward = np.flatnonzero(work & is_in(tasks["phase"], "backward"))
     return Activations(
         forward=forward,
@@ -110,7 +110,7 @@ def activations(graph: Graph) -> Activations:
         writer=writer,
         kind=kinds[forward],
         size=size,
-        from_shapes=known,
+        from_shapes=from_shapes,
     )
 
 
@@ -129,14 +129,14 @@ def element_bytes(dtypes: str) -> int:
 def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
     """Return each task's class: its operator's where that keeps something, else its kernel's."""
     names = graph.tasks["name"]
-    found = np.where(matches(names, POOL.pattern), "pool", classes(names))
+    of_kernel = np.where(matches(names, POOL.pattern), "pool", classes(names))
     operator = graph.tasks["operator"].to_numpy()
     if not len(graph.operators):
-        return found
+        return of_kernel
     each = of_category(graph.operators["name"], _operator_kind, "other")
     own = np.append(each, "other")[operator]
     host = ~is_in(graph.tasks["kind"], "kernel")
-    return np.where(np.isin(own, KEEPING) | host, own, np.where(operator >= 0, "other", found))
+    return np.where(np.isin(own, KEEPING) | host, own, np.where(operator >= 0, "other", of_kernel))
 
 
 def _operator_kind(name: str) -> str:
@@ -196,17 +196,17 @@ def kept_elements(name: str, shapes: str, kind: str) -> float:
     >>> kept_elements("aten::bmm", "[[2,4,16],[2,16,8]]", "gemm")
     384.0
     """
-    found = [math.prod(shape) for shape in parse_shapes(shapes) if shape]
-    if not found:
+    sizes = [math.prod(shape) for shape in parse_shapes(shapes) if shape]
+    if not sizes:
         return 0.0
     if kind == "attention":
-        return float(max(found)) * ATTENTION_TENSORS
+        return float(max(sizes)) * ATTENTION_TENSORS
     if kind == "pool":
-        return found[0] * INDICES
+        return sizes[0] * INDICES
     if "bmm" in name or name.endswith("::matmul"):
-        return float(sum(found[-2:]))
-    adds = name.rsplit("::", 1)[-1].startswith("add") and len(found) > 2  # noqa: PLR2004  # bias first
-    return float(found[1] if adds else found[0])
+        return float(sum(sizes[-2:]))
+    adds = name.rsplit("::", 1)[-1].startswith("add") and len(sizes) > 2  # noqa: PLR2004  # bias first
+    return float(sizes[1] if adds else sizes[0])
 
 
 def _writers(graph: Graph, rows: Rows) -> Rows:
@@ -218,10 +218,12 @@ def _writers(graph: Graph, rows: Rows) -> Rows:
     passing = graph.tasks["duration_ns"].to_numpy() == 0
     passing |= classes(graph.tasks["name"]) == "layout"
     operator = graph.tasks["operator"].to_numpy()
-    found, own = before[rows], operator[rows]
-    while (on := (found >= 0) & (passing[found] | ((operator[found] == own) & (own >= 0)))).any():
-        found[on] = before[found[on]]
-    return found
+    writer, own = before[rows], operator[rows]
+    while (
+        on := (writer >= 0) & (passing[writer] | ((operator[writer] == own) & (own >= 0)))
+    ).any():
+        writer[on] = before[writer[on]]
+    return writer
 
 
 def _from_times(graph: Graph, source: Rows) -> Floats:
@@ -246,7 +248,7 @@ def _tensors_moved(name: str) -> int:
 
 def _mirror(graph: Graph, forward: Rows, backward: Rows, kinds: npt.NDArray[np.str_]) -> Rows:
     """Return the first backward task that needs each tensor: backward runs in reverse order."""
-    found = np.full(len(forward), -1, np.int64)
+    needed_by = np.full(len(forward), -1, np.int64)
     step = graph.tasks["step"].to_numpy()
     backward = backward[np.argsort(graph.tasks["start_ns"].to_numpy()[backward], kind="stable")]
     for one in np.unique(step[forward]).tolist():
@@ -256,5 +258,5 @@ def _mirror(graph: Graph, forward: Rows, backward: Rows, kinds: npt.NDArray[np.s
             behind = behind[kinds[behind] == kind] if (kinds[behind] == kind).any() else behind
             if len(ahead) and len(behind):
                 place = (len(ahead) - 1 - np.arange(len(ahead))) * len(behind) // len(ahead)
-                found[ahead] = behind[place]
-    return found
+                needed_by[ahead] = behind[place]
+    return needed_by

@@ -44,7 +44,7 @@ def matmul_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.floa
     texts = [str(t) for t in operators["shapes"].cat.categories]
     weights = _weights(operators, names, texts)
     backward = (operators["phase"] == "backward").to_numpy(bool)
-    known: dict[tuple[int, int, bool], Matmul | None] = {}
+    matmuls: dict[tuple[int, int, bool], Matmul | None] = {}
     counted = nearest(operators["parent"].to_numpy(), operators["flops"].to_numpy())
     result = np.full(len(operators), np.nan)
     keys = zip(
@@ -54,15 +54,15 @@ def matmul_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.floa
         strict=True,
     )
     for row, key in enumerate(keys):
-        if key not in known:
+        if key not in matmuls:
             text = texts[key[1]] if key[1] >= 0 else ""
-            known[key] = _read_matmul(names[key[0]], text, weights, backward=key[2])
-        product = known[key]
-        if product is not None and product.kind == "conv":
-            product = product.strided(counted[row])
-        if product is not None and product.kind in rates:
-            rate = interpolate(rates[product.kind][precision], product.size)
-            result[row] = product.flops / rate
+            matmuls[key] = _read_matmul(names[key[0]], text, weights, backward=key[2])
+        matmul = matmuls[key]
+        if matmul is not None and matmul.kind == "conv":
+            matmul = matmul.strided(counted[row])
+        if matmul is not None and matmul.kind in rates:
+            rate = interpolate(rates[matmul.kind][precision], matmul.size)
+            result[row] = matmul.flops / rate
     inner = _is_innermost(operators["parent"].to_numpy(), np.isfinite(result))
     return np.where(inner, result, np.nan)
 
@@ -98,12 +98,12 @@ def nearest(
     parent: npt.NDArray[np.int64], value: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Per operator: its own value, else that of the nearest operator around it that has one."""
-    found, up = value.copy(), parent.copy()
+    nearest_value, up = value.copy(), parent.copy()
     while True:
-        empty = np.flatnonzero(np.isnan(found) & (up >= 0))
+        empty = np.flatnonzero(np.isnan(nearest_value) & (up >= 0))
         if not len(empty):
-            return found
-        found[empty] = value[up[empty]]
+            return nearest_value
+        nearest_value[empty] = value[up[empty]]
         up[empty] = parent[up[empty]]
 
 
@@ -148,21 +148,21 @@ def _weights(operators: Any, names: list[str], texts: list[str]) -> set[Shape]:
     pairs = zip(
         operators["name"].cat.codes[forward], operators["shapes"].cat.codes[forward], strict=True
     )
-    found: set[Shape] = set()
+    shapes: set[Shape] = set()
     for name, text in set(pairs):
         if name in wanted and text >= 0:
             tensors = [s for s in parse_shapes(texts[text]) if len(s) > 1]
             if len(tensors) > 1:
-                found |= {tensors[-1][-2:], tensors[-1][-2:][::-1]}
-    return found
+                shapes |= {tensors[-1][-2:], tensors[-1][-2:][::-1]}
+    return shapes
 
 
 def _is_innermost(
-    parent: npt.NDArray[np.int64], product: npt.NDArray[np.bool_]
+    parent: npt.NDArray[np.int64], is_matmul: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Whether an operator is the innermost product: an outer one's work is counted inside."""
     inner = np.ones(len(parent), bool)
-    above = parent[product & (parent >= 0)]
+    above = parent[is_matmul & (parent >= 0)]
     while len(above):
         inner[above] = False
         above = parent[above]

@@ -93,11 +93,11 @@ def device_named(name: str) -> Hardware:
     TransformError
         The table does not have it; the text lists what it has.
     """
-    found = find_device(name)
-    if found is None:
-        known = ", ".join(hardware.name for _, hardware in devices())
-        raise TransformError(f"device {name!r} is not in the table; it has {known}")
-    return found
+    device = find_device(name)
+    if device is None:
+        names = ", ".join(hardware.name for _, hardware in devices())
+        raise TransformError(f"device {name!r} is not in the table; it has {names}")
+    return device
 
 
 def hardware(graph: Graph) -> Hardware | None:
@@ -143,5 +143,5 @@ def _hardware(row: dict[str, Any], sources: dict[str, str]) -> Hardware:
 
 @cache
 def _table() -> dict[str, Any]:
-    found = files("foretrace.transforms.costs").joinpath("devices.toml")
-    return tomllib.loads(found.read_text("utf-8"))
+    file = files("foretrace.transforms.costs").joinpath("devices.toml")
+    return tomllib.loads(file.read_text("utf-8"))

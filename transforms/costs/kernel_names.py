@@ -93,7 +93,7 @@ def kernel_class(name: str) -> str:
     >>> kernel_class("volta_sgemm_128x32_nt"), kernel_class("bn_fw_tr_1C11_kernel_NCHW")
     ('gemm', 'norm')
     """
-    return next((found for found, pattern in _CLASS if pattern.search(name)), OTHER)
+    return next((kind for kind, pattern in _CLASS if pattern.search(name)), OTHER)
 
 
 @lru_cache(maxsize=MOST_NAMES)
@@ -107,7 +107,7 @@ def kernel_precision(name: str) -> str:
     >>> kernel_precision("ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn")
     'bf16'
     """
-    return next((found for found, pattern in _PRECISION if pattern.search(name)), UNKNOWN)
+    return next((precision for precision, pattern in _PRECISION if pattern.search(name)), UNKNOWN)
 
 
 @lru_cache(maxsize=MOST_NAMES)
@@ -121,8 +121,8 @@ def tile(name: str) -> tuple[int, int] | None:
     >>> tile("Cijk_Alik_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT64x32x128_MI16x16x1")
     (64, 32)
     """
-    found = _TILE.search(name)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _TILE.search(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def classes(names: pd.Series) -> npt.NDArray[np.str_]:

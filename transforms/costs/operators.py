@@ -72,7 +72,7 @@ def operator_class(name: str) -> str:
     >>> operator_class("aten::addmm"), operator_class("aten::mkldnn_convolution")
     ('gemm', 'conv')
     """
-    return next((found for found, pattern in _RULES if pattern.search(name)), "other")
+    return next((kind for kind, pattern in _RULES if pattern.search(name)), "other")
 
 
 def autocast(name: str) -> str:
@@ -93,12 +93,12 @@ def autocast(name: str) -> str:
 def task_operator_classes(graph: Graph) -> npt.NDArray[np.str_]:
     """Return the class of each task's innermost operator, by operator or task name."""
     names = graph.tasks["name"]
-    found = of_category(names, operator_class, "other")
+    of_task = of_category(names, operator_class, "other")
     if not len(graph.operators):
-        return found
+        return of_task
     of_operator = of_category(graph.operators["name"], operator_class, "other")
     operator = graph.tasks["operator"].to_numpy()
-    return np.where(operator >= 0, of_operator[operator], found)
+    return np.where(operator >= 0, of_operator[operator], of_task)
 
 
 @lru_cache(maxsize=100_000)
@@ -152,8 +152,8 @@ def activation_shape(name: str, text: str) -> tuple[int, ...]:
     >>> activation_shape("aten::addmm", "[[4],[2,3],[3,4]]")
     (2, 3)
     """
-    found = [shape for shape in parse_shapes(text) if shape]
-    return found[min(int(_has_bias(name)), len(found) - 1)] if found else ()
+    shapes = [shape for shape in parse_shapes(text) if shape]
+    return shapes[min(int(_has_bias(name)), len(shapes) - 1)] if shapes else ()
 
 
 def _has_bias(name: str) -> bool:

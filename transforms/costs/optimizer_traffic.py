@@ -270,14 +270,14 @@ def _count_traffic(graph: Graph, where: Mask, optimizer: str | None, *, is_multi
         times = count / per_step
         tensors = tensors or max(1, int(per_step // graph.steps))
     pass_ns = float(time.sum()) / graph.steps / passes
-    known = {} if optimizer is None else {"state_passes": FUSED_PASSES[optimizer]}
+    stated = {} if optimizer is None else {"state_passes": FUSED_PASSES[optimizer]}
     often = dict(zip(names, times.tolist(), strict=True))
     return Update(
         where=where,
         memory_passes=passes,
         tensors=tensors,
         pass_ns=pass_ns,
-        fused_passes=count_fused_passes(known or recorded, names, often),
+        fused_passes=count_fused_passes(stated or recorded, names, often),
         floor_ns=floor,
         elements=_elements(graph, pass_ns),
     )

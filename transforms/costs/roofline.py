@@ -65,11 +65,11 @@ class Kernels:
     @cached_property
     def classes(self) -> npt.NDArray[np.str_]:
         """Class by name; a product that a convolution operator launched is a convolution."""
-        found = classes(self.graph.tasks["name"])
-        inside = np.zeros(len(found), bool)
+        by_name = classes(self.graph.tasks["name"])
+        inside = np.zeros(len(by_name), bool)
         if len(self.graph.operators):
             inside = self._of_operator(matches(self.graph.operators["name"], r"conv(?!ert)"))
-        return np.where(inside & (found == "gemm"), "conv", found)
+        return np.where(inside & (by_name == "gemm"), "conv", by_name)
 
     @cached_property
     def precisions(self) -> npt.NDArray[np.str_]:
@@ -84,30 +84,30 @@ class Kernels:
             for precision, dtype in (("bf16", "BFloat16"), ("fp16", "Half"), ("fp32", "float")):
                 typed = matches(operators["dtypes"], dtype)
                 of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
-        found = np.where(named == UNKNOWN, of_input, named)
-        found = np.where(found == UNKNOWN, self._usual(found), found)
+        told = np.where(named == UNKNOWN, of_input, named)
+        told = np.where(told == UNKNOWN, self._usual(told), told)
         moved = self.graph.state.autocast
-        return np.where(self._cast(found), moved.dtype, found) if moved else found
+        return np.where(self._cast(told), moved.dtype, told) if moved else told
 
-    def _cast(self, found: npt.NDArray[np.str_]) -> Mask:
+    def _cast(self, wide: npt.NDArray[np.str_]) -> Mask:
         """Return what `amp` moved from the precisions *found* to 16 bits."""
-        cast = np.isin(self.classes, [*MATRIX, "attention"]) & np.isin(found, ["fp32", "tf32"])
+        cast = np.isin(self.classes, [*MATRIX, "attention"]) & np.isin(wide, ["fp32", "tf32"])
         return cast & ~is_in(self.graph.tasks["phase"], "optimizer", "load", "communication")
 
     @cached_property
     def work(self) -> tuple[Floats, Floats]:
         """Flops and bytes of each product's operator; NaN where shapes do not tell."""
         operators = self.graph.operators
-        known = np.full((2, len(operators) + 1), np.nan)
+        figures = np.full((2, len(operators) + 1), np.nan)
         if len(operators):
             keys = operators[["name", "shapes", "dtypes"]].astype(object)
             codes, distinct = keys.groupby(list(keys), dropna=False, sort=False).ngroup(), {}
             for row, code in enumerate(codes.to_numpy().tolist()):
                 if code not in distinct:
                     distinct[code] = matmul_work(*(str(v) for v in keys.iloc[row]))
-                known[:, row] = distinct[code]
+                figures[:, row] = distinct[code]
         operator = self.graph.tasks["operator"].to_numpy()
-        return known[0][operator], known[1][operator]
+        return figures[0][operator], figures[1][operator]
 
     @cached_property
     def written(self) -> Floats:
@@ -122,12 +122,12 @@ class Kernels:
         operator = self.graph.tasks["operator"].to_numpy()
         return flags[operator] & (operator >= 0)
 
-    def _usual(self, found: npt.NDArray[np.str_]) -> str:
-        heavy = self.where & np.isin(self.classes, [*MATRIX, "attention"]) & (found != UNKNOWN)
+    def _usual(self, named: npt.NDArray[np.str_]) -> str:
+        heavy = self.where & np.isin(self.classes, [*MATRIX, "attention"]) & (named != UNKNOWN)
         if not heavy.any():
             return "fp32"
         work = self.graph.tasks["work_ns"].to_numpy()[heavy]
-        names, place = np.unique(found[heavy], return_inverse=True)
+        names, place = np.unique(named[heavy], return_inverse=True)
         return str(names[np.argmax(np.bincount(place, weights=work))])
 
 
@@ -152,12 +152,12 @@ class DeviceChange:
     @cached_property
     def targets(self) -> npt.NDArray[np.str_]:
         """Precision of the arithmetic on the new device."""
-        found = self.kernels.precisions
+        recorded = self.kernels.precisions
         moving = self.to_tf32
         if moving is None:
             moving = ("conv",) if uses_tf32(self.new) and not uses_tf32(self.old) else ()
-        gains = np.isin(self.kernels.classes, moving) & (found == "fp32")
-        return _replace_unsupported(np.where(gains, "tf32", found), self.new)
+        gains = np.isin(self.kernels.classes, moving) & (recorded == "fp32")
+        return _replace_unsupported(np.where(gains, "tf32", recorded), self.new)
 
     @cached_property
     def is_backed(self) -> Mask:
@@ -180,9 +180,9 @@ class DeviceChange:
     def ratio(self) -> Floats:
         """New over old time of the part above the floor."""
         streaming = bandwidth(self.old) / bandwidth(self.new)
-        found = np.full(len(self.kernels.classes), streaming)
-        found = np.where(self.is_matrix, self._matrix_ratio(), found)
-        return np.where(self.kernels.classes == "attention", self._attention_ratio(), found)
+        each = np.full(len(self.kernels.classes), streaming)
+        each = np.where(self.is_matrix, self._matrix_ratio(), each)
+        return np.where(self.kernels.classes == "attention", self._attention_ratio(), each)
 
     def _floors(self, device: Hardware) -> Floats:
         return _each(self.kernels.classes, lambda name: 1e3 * floor_us(name, device))
@@ -221,22 +221,22 @@ class DeviceChange:
         return before * np.where(keeps, fills[0], 1.0), after * np.where(keeps, fills[1], 1.0)
 
     def _attention_ratio(self) -> Floats:
-        found = attention_kinds(self.kernels.graph)
-        keys = np.char.add(np.char.add(found, " "), self.sources)
+        kinds = attention_kinds(self.kernels.graph)
+        keys = np.char.add(np.char.add(kinds, " "), self.sources)
         before = _each(keys, lambda key: attention_rate(self.old, *key.split()))
-        keys = np.char.add(np.char.add(found, " "), self.targets)
+        keys = np.char.add(np.char.add(kinds, " "), self.targets)
         return before / _each(keys, lambda key: attention_rate(self.new, *key.split()))
 
 
 def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:
     """Return the library of every task's kernel, were it fused attention."""
-    found = np.full(len(graph.tasks), "flash2", dtype="<U13")
+    kinds = np.full(len(graph.tasks), "flash2", dtype="<U13")
     for kind, pattern in reversed(ATTENTION_KINDS):
-        found[matches(graph.tasks["name"], pattern)] = kind
+        kinds[matches(graph.tasks["name"], pattern)] = kind
     if moved := graph.state.autocast:
         wide = np.isin(precisions(graph.tasks["name"]), ["fp32", "tf32"])
-        found[wide] = moved.attention
-    return found
+        kinds[wide] = moved.attention
+    return kinds
 
 
 def uses_tf32(device: Hardware) -> bool:

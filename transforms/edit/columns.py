@@ -64,9 +64,9 @@ class _Categories:
 
 @lru_cache(maxsize=64)
 def _answers(categories: _Categories, rule: Callable[[str], Any], missing: Any) -> npt.NDArray[Any]:
-    found = np.array([*(rule(str(value)) for value in categories.index.tolist()), missing])
-    found.flags.writeable = False
-    return found
+    answers = np.array([*(rule(str(value)) for value in categories.index.tolist()), missing])
+    answers.flags.writeable = False
+    return answers
 
 
 def _where(codes: npt.NDArray[Any], flags: Mask) -> Mask:
@@ -100,20 +100,20 @@ def matches(column: pd.Series, pattern: str) -> Mask:
         If *pattern* is no regular expression.
     """
     try:
-        found = re.compile(pattern)
+        compiled = re.compile(pattern)
     except (re.error, OverflowError) as error:
         raise TransformError(
             f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
         ) from None
     values = column.array
-    return _where(values.codes, _find_matches(_Categories(values.categories), found))
+    return _where(values.codes, _find_matches(_Categories(values.categories), compiled))
 
 
 @lru_cache(maxsize=64)
 def _find_matches(categories: _Categories, pattern: re.Pattern[str]) -> Mask:
     """Tell in which categories *pattern* is found; many what-ifs ask the same."""
-    found = [bool(pattern.search(str(value))) for value in categories.index.tolist()]
-    return np.array([*found, False])
+    has_match = [bool(pattern.search(str(value))) for value in categories.index.tolist()]
+    return np.array([*has_match, False])
 
 
 def set_label(column: pd.Series, where: Mask, value: str) -> pd.Categorical:
@@ -188,6 +188,6 @@ def _with_category(dtype: pd.CategoricalDtype, value: str) -> tuple[pd.Categoric
     categories = dtype.categories
     if value in categories:
         return dtype, int(categories.get_loc(value))
-    known = categories.dtype if len(categories) else object
-    wider = pd.Index([*categories, value], dtype=known)
+    dtype_of_index = categories.dtype if len(categories) else object
+    wider = pd.Index([*categories, value], dtype=dtype_of_index)
     return pd.CategoricalDtype(wider), len(categories)

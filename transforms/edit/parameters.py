@@ -40,7 +40,7 @@ def whole(name: str, value: int, low: int) -> int:
     return value
 
 
-def reconcile(name: str, given: int | None, known: int | None, what: str) -> int | None:
+def reconcile(name: str, given: int | None, recorded: int | None, what: str) -> int | None:
     """Return what the user states or the recording knows, at least 1; both must agree.
 
     Examples
@@ -52,9 +52,11 @@ def reconcile(name: str, given: int | None, known: int | None, what: str) -> int
     foretrace.errors.TransformError: recorded=16 contradicts this job (samples: 32); leave it out
     """
     if given is None:
-        return known
-    if whole(name, given, 1) != (given if known is None else known):
-        raise TransformError(f"{name}={given} contradicts this job ({what}: {known}); leave it out")
+        return recorded
+    if whole(name, given, 1) != (given if recorded is None else recorded):
+        raise TransformError(
+            f"{name}={given} contradicts this job ({what}: {recorded}); leave it out"
+        )
     return given
 
 

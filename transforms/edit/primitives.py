@@ -189,8 +189,8 @@ def insert_kernels(
     A call that launched several tasks (a CUDA graph) launches the new kernel as well.
     """
     launched_by = launch_edges(graph)[kernels]
-    known = launched_by >= 0
-    edges = launched_by[known]
+    is_launched = launched_by >= 0
+    edges = launched_by[is_launched]
     call = graph.edges["src"].to_numpy()[edges].astype(np.int64)
     lag, shift = (graph.edges[name].to_numpy()[edges] for name in ("lag_ns", "shift"))
     launches = np.bincount(
@@ -212,7 +212,7 @@ def insert_kernels(
             work_ns=graph.platform.launch_ns,
             cost="prior",
         )
-    linked = edge_rows(graph.edges, new_call, rows[known], "launch", lag, shift)
+    linked = edge_rows(graph.edges, new_call, rows[is_launched], "launch", lag, shift)
     return replace(graph, edges=linked), rows
 
 

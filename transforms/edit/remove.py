@@ -94,12 +94,12 @@ def _landings(
     count = len(gone)
     to, lag = np.full(count, -1, np.int64), np.zeros(count, np.int64)
     shift, last = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    known = ~gone
+    is_settled = ~gone
     stack = np.empty(count, np.int64)
     for begin in range(count):
         size, v = 0, begin
-        while v == begin or (v >= 0 and not known[v]):
-            known[v] = True
+        while v == begin or (v >= 0 and not is_settled[v]):
+            is_settled[v] = True
             stack[size] = v
             size += 1
             v = end[edge[v]] if edge[v] >= 0 else -1

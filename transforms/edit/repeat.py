@@ -287,7 +287,7 @@ class _Copier:
     @cached_property
     def first_of(self) -> Rows:
         """First selected task per block; −1 for a block without one."""
-        found = np.full(len(self.graph.lanes) * self.graph.steps, -1, np.int64)
+        first_task = np.full(len(self.graph.lanes) * self.graph.steps, -1, np.int64)
         first = self.ends[0][::-1]
-        found[self._block(first, self.step[first])] = first
-        return found
+        first_task[self._block(first, self.step[first])] = first
+        return first_task

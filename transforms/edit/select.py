@@ -213,13 +213,16 @@ def modules_matching(graph: Graph, pattern: str) -> tuple[Rows, list[str]]:
         inside = re.compile(rf"(?:^|\.)(?:{pattern})(?=\.|$)")
     except (re.error, OverflowError) as error:
         raise TransformError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    found = {path: path[: match.end()] for path in paths if (match := inside.search(path))}
-    if not found:
+    module_of = {path: path[: match.end()] for path in paths if (match := inside.search(path))}
+    if not module_of:
         close = difflib.get_close_matches(pattern, paths, SHOWN_NAMES, 0.3) or paths[:SHOWN_NAMES]
         raise TransformError(
             f"nothing to change: no module matching {pattern!r} in this graph; "
             f"closest modules: {', '.join(close)}"
         )
-    modules = sorted(set(found.values()))
-    index = [modules.index(found[p]) if p in found else -1 for p in map(str, column.cat.categories)]
+    modules = sorted(set(module_of.values()))
+    index = [
+        modules.index(module_of[p]) if p in module_of else -1
+        for p in map(str, column.cat.categories)
+    ]
     return np.array([*index, -1], np.int64)[column.cat.codes.to_numpy()], modules

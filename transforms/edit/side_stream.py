@@ -84,5 +84,5 @@ def run_aside(
 
 def add_waits(graph: Graph, src: Rows, dst: Rows) -> Graph:
     """Return *graph* in which each of *dst* waits for the end of *src*; −1 stands for nothing."""
-    known = (src >= 0) & (dst >= 0)
-    return replace(graph, edges=edge_rows(graph.edges, src[known], dst[known], "event", 0))
+    both = (src >= 0) & (dst >= 0)
+    return replace(graph, edges=edge_rows(graph.edges, src[both], dst[both], "event", 0))

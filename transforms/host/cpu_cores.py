@@ -65,8 +65,8 @@ def cpu_cores(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     """
     whole("n", n, 1)
     key = "cores" if has_device(graph) else "threads"
-    known = (graph.meta.machine or {}).get(key)
-    before = reconcile("recorded", recorded, known, key)
+    machine_has = (graph.meta.machine or {}).get(key)
+    before = reconcile("recorded", recorded, machine_has, key)
     if not before:
         raise TransformError(f"the trace does not say its number of {key}; give recorded=...")
     if before == n:
@@ -82,12 +82,12 @@ def cpu_cores(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
 
 def _divide_operators(graph: Graph, before: int, after: int) -> Graph:
     """Divide every operator of a CPU job among *after* threads instead of *before*."""
-    found = task_operator_classes(graph)
+    kinds = task_operator_classes(graph)
     work = is_in(graph.tasks["kind"], "host") & ~is_in(graph.tasks["phase"], "load")
     splits = work & (_elements(graph) >= GRAIN)
-    compute, memory = work & np.isin(found, COMPUTE), splits & np.isin(found, MEMORY)
+    compute, memory = work & np.isin(kinds, COMPUTE), splits & np.isin(kinds, MEMORY)
     require(compute | memory, graph, "operator that threads can divide")
-    factor = np.ones(len(found))
+    factor = np.ones(len(kinds))
     factor[compute] = _amdahl(COMPUTE_SHARE, after) / _amdahl(COMPUTE_SHARE, before)
     few = min(after, MEMORY_CORES), min(before, MEMORY_CORES)
     factor[memory] = _amdahl(MEMORY_SHARE, few[0]) / _amdahl(MEMORY_SHARE, few[1])

@@ -103,16 +103,16 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
     """Find what loads in the recording, and what one batch costs one process."""
     tasks = graph.tasks
     loads = is_in(tasks["kind"], "load")
-    known = graph.meta.loader or {}
+    loader = graph.meta.loader or {}
     if loads.any():
-        old = reconcile("recorded_workers", recorded_workers, known.get("workers"), "workers")
+        old = reconcile("recorded_workers", recorded_workers, loader.get("workers"), "workers")
         if not old:
             raise TransformError(
                 "the trace does not say how many workers it ran; give recorded_workers=..."
             )
         work = tasks["work_ns"].to_numpy()[loads].sum() / graph.steps * old
         return _Loading(
-            loads, _consumers(graph, loads), float(known.get("load_ns") or work), on_main=False
+            loads, _consumers(graph, loads), float(loader.get("load_ns") or work), on_main=False
         )
     lane = tasks["lane"].to_numpy()
     if (is_in(graph.lanes["role"], "loader")[lane] & is_in(tasks["kind"], "host")).any():
@@ -122,14 +122,14 @@ def _find(graph: Graph, recorded_workers: int | None) -> _Loading:
         )
     role = is_in(graph.lanes["role"], "main")[lane]
     own = role & is_in(tasks["phase"], "load") & is_in(tasks["kind"], "host")
-    if known.get("workers") and known.get("load_ns") and own.any():
-        return _Loading(own, first_per_step(graph, own), float(known["load_ns"]), on_main=True)
+    if loader.get("workers") and loader.get("load_ns") and own.any():
+        return _Loading(own, first_per_step(graph, own), float(loader["load_ns"]), on_main=True)
     work = tasks["work_ns"].to_numpy()[own].sum() / graph.steps
     if work < VISIBLE * graph.measured_step_ns or not own.any():
         raise TransformError(
             "nothing to change: the training process spends no visible time on loading"
         )
-    if known.get("workers"):
+    if loader.get("workers"):
         raise TransformError("nothing to change: the recorded workers keep up with training")
     return _Loading(own, first_per_step(graph, own), float(work), on_main=True)
 
@@ -141,9 +141,9 @@ def _consumers(graph: Graph, loads: Mask) -> Rows:
     waited = dst[is_in(edges["kind"], "data") & loads[src]]
     tasks = graph.tasks
     main = is_in(graph.lanes["role"], "main")[tasks["lane"].to_numpy()]
-    found = first_per_step(graph, main)
+    first = first_per_step(graph, main)
     step = tasks["step"].to_numpy()
-    by_step = dict(zip(step[found].tolist(), found.tolist(), strict=True))
+    by_step = dict(zip(step[first].tolist(), first.tolist(), strict=True))
     by_step.update(zip(step[waited].tolist(), waited.tolist(), strict=True))
     return np.array([by_step[key] for key in sorted(by_step)], np.int64)
 
@@ -167,8 +167,8 @@ def _inline(graph: Graph, loading: _Loading) -> Graph:
 def _hand_over(graph: Graph, loading: _Loading) -> tuple[Graph, Rows]:
     """Replace the training process' own loading by taking over finished batches."""
     measured = any_segment_ns(graph, "handover")
-    known = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
-    handover = known if measured is None else round(measured)
+    assumed = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
+    handover = assumed if measured is None else round(measured)
     return insert(
         graph if measured is None else mark_measured(graph),
         loading.consumers,

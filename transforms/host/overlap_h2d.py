@@ -84,7 +84,7 @@ def overlap_h2d(graph: Graph) -> Graph:
 def _syncs_after(graph: Graph, calls: Mask) -> Mask:
     """Return the synchronisations that directly follow an upload on its thread."""
     tasks, edges = graph.tasks, graph.edges
-    found = np.zeros(len(tasks), bool)
+    syncs = np.zeros(len(tasks), bool)
     outgoing = chain(graph)[1]
     dst = edges["dst"].to_numpy().astype(np.int64)
     is_sync = is_in(tasks["kind"], "sync")
@@ -94,10 +94,10 @@ def _syncs_after(graph: Graph, calls: Mask) -> Mask:
     for _ in range(MOST_TASKS_OF_A_COPY):
         step = outgoing[ahead]
         here, ahead = here[step >= 0], dst[step[step >= 0]]
-        found[ahead[is_sync[ahead]]] = True
+        syncs[ahead[is_sync[ahead]]] = True
         inside = (operator[ahead] == operator[here]) & (operator[here] >= 0) & ~is_sync[ahead]
         here, ahead = here[inside], ahead[inside]
-    return found
+    return syncs
 
 
 def _unblock(graph: Graph, calls: Mask) -> Graph:

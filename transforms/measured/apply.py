@@ -68,16 +68,16 @@ def apply_measured(graph: Graph, change: Transform, *, rest: Floats | None = Non
     if not len(before) or not len(after):
         return None
     form = new_form(before, after)
-    seen = _cover(graph, before, form)
-    if seen.share < LEAST_SHARE:
+    coverage = _cover(graph, before, form)
+    if coverage.share < LEAST_SHARE:
         return None
-    changed = _scale_covered(graph, form, seen)
+    changed = _scale_covered(graph, form, coverage)
     if rest is not None:
-        changed = scale(changed, changeable(graph) & ~seen.known, rest, cost="roofline")
-    changed = _insert_new(changed, graph, form, seen)
-    gone = seen.known & np.append(form.is_gone, False)[seen.position]
+        changed = scale(changed, changeable(graph) & ~coverage.is_covered, rest, cost="roofline")
+    changed = _insert_new(changed, graph, form, coverage)
+    gone = coverage.is_covered & np.append(form.is_gone, False)[coverage.position]
     changed = remove(changed, pad(gone, len(changed.tasks)), gaps="drop")
-    name, covered = name_of(change), f"{seen.share:.0%} of forward and backward"
+    name, covered = name_of(change), f"{coverage.share:.0%} of forward and backward"
     return add_note(
         mark_measured(changed), f"{name}: costs measured operator by operator, {covered}"
     )
@@ -87,14 +87,14 @@ def apply_measured(graph: Graph, change: Transform, *, rest: Floats | None = Non
 class Coverage:
     """A calibrated list found in a recording.
 
-    ``position`` is the entry of each task (−1: none), ``known`` where its new cost is known, a
+    ``position`` is the entry of each task (−1: none), ``is_covered`` where its new cost is known, a
     ``share`` of all work of forward and backward. ``recorded_ns`` is the recorded time of each
     entry, ``pace`` the recorded over the benchmarked time of all. New operators come without a
     gap: autocast and autograd call them, not Python.
     """
 
     position: Rows
-    known: Mask
+    is_covered: Mask
     share: float
     recorded_ns: Floats
     pace: float
@@ -105,24 +105,24 @@ def added_ns(graph: Graph, change: Transform) -> float | None:
     calibration = calibration_of(graph)
     if calibration is None or not len(new := calibration.after(change)):
         return None
-    seen = _cover(graph, calibration.before, new_form(calibration.before, new))
+    coverage = _cover(graph, calibration.before, new_form(calibration.before, new))
     times = new["ns"][new["of"] < 0]
-    if seen.share < LEAST_SHARE or times.isna().any():
+    if coverage.share < LEAST_SHARE or times.isna().any():
         return None
-    return float(times.sum() * seen.pace)
+    return float(times.sum() * coverage.pace)
 
 
 def _cover(graph: Graph, before: pd.DataFrame, form: NewForm) -> Coverage:
     of_operator = entries_of_operators(graph, before)
     position = entries_of_tasks(graph, of_operator)
-    known = (position >= 0) & np.append(form.is_timed, False)[position]
+    is_covered = (position >= 0) & np.append(form.is_timed, False)[position]
     work = graph.tasks["work_ns"].to_numpy().astype(np.float64)
     recorded = _recorded_ns(graph, of_operator, len(before))
     both = np.isfinite(recorded) & (form.before.host > 0)
     return Coverage(
         position=position,
-        known=known,
-        share=float(work[known].sum() / max(work[changeable(graph)].sum(), 1.0)),
+        is_covered=is_covered,
+        share=float(work[is_covered].sum() / max(work[changeable(graph)].sum(), 1.0)),
         recorded_ns=recorded,
         pace=float(recorded[both].sum() / form.before.host[both].sum()) if both.any() else 1.0,
     )
@@ -136,42 +136,42 @@ def _recorded_ns(graph: Graph, of_operator: Rows, count: int) -> Floats:
     return ratio(sum_by_place(of_operator[rows], times, count), counted)
 
 
-def _scale_covered(graph: Graph, form: NewForm, seen: Coverage) -> Graph:
+def _scale_covered(graph: Graph, form: NewForm, coverage: Coverage) -> Graph:
     """Let every matched task cost what its operator's new form costs."""
     device = on_device(graph)
-    stays = seen.known & ~np.append(form.is_gone, False)[seen.position]
+    stays = coverage.is_covered & ~np.append(form.is_gone, False)[coverage.position]
     for lanes, factors in (
-        (~device, _host_factors(form, seen)),
+        (~device, _host_factors(form, coverage)),
         (device, ratio(form.after.device, form.before.device)),
     ):
-        known = np.where(form.stays & ~np.isfinite(factors), 1.0, factors)
-        each = np.append(known, np.nan)[seen.position]
+        each_factor = np.where(form.stays & ~np.isfinite(factors), 1.0, factors)
+        each = np.append(each_factor, np.nan)[coverage.position]
         where = stays & lanes & np.isfinite(each)
         graph = scale(graph, where, np.where(where, each, 1.0), cost="measured")
     return graph
 
 
-def _host_factors(form: NewForm, seen: Coverage) -> Floats:
+def _host_factors(form: NewForm, coverage: Coverage) -> Floats:
     """Return the factor of each entry: the ratio; of another kernel, what gives its time alone.
 
     Where a device runs the kernel the host only calls it: there the difference is added.
     """
     scaled = ratio(form.after.host, form.before.host)
-    called = np.maximum(seen.recorded_ns + form.after.host - form.before.host, 0.0)
+    called = np.maximum(coverage.recorded_ns + form.after.host - form.before.host, 0.0)
     new = np.where(np.isfinite(form.after.device), called, form.after.host)
-    alone = ratio(new, seen.recorded_ns)
+    alone = ratio(new, coverage.recorded_ns)
     return np.where(form.is_other & np.isfinite(alone), alone, scaled)
 
 
-def _insert_new(changed: Graph, graph: Graph, form: NewForm, seen: Coverage) -> Graph:
+def _insert_new(changed: Graph, graph: Graph, form: NewForm, coverage: Coverage) -> Graph:
     """Put the operators that the change adds behind the entries that they follow."""
     if not len(form.new):
         return changed
     names = pd.Categorical(form.new["operator"].astype(str) + " (predicted)")
     device = on_device(graph)
-    rows, which = _anchors(graph, form.anchor, np.where(device, -1, seen.position))
+    rows, which = _anchors(graph, form.anchor, np.where(device, -1, coverage.position))
     if len(rows):
-        host = np.rint(form.new["ns"].to_numpy() * seen.pace).astype(np.int64)
+        host = np.rint(form.new["ns"].to_numpy() * coverage.pace).astype(np.int64)
         changed, _ = insert(
             changed,
             rows,
@@ -181,7 +181,7 @@ def _insert_new(changed: Graph, graph: Graph, form: NewForm, seen: Coverage) -> 
             cost="measured",
         )
     kernels = is_in(graph.tasks["kind"], "kernel")
-    rows, which = _anchors(graph, form.anchor, np.where(kernels, seen.position, -1))
+    rows, which = _anchors(graph, form.anchor, np.where(kernels, coverage.position, -1))
     times = form.new["device_ns"].to_numpy()[which]
     rows, which, times = (values[np.isfinite(times)] for values in (rows, which, times))
     if len(rows):

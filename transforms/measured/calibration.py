@@ -139,8 +139,8 @@ def attach(graph: Graph, calibration: Calibration) -> Graph:
 
 def calibration_of(graph: Graph) -> Calibration | None:
     """Return the calibration attached to *graph*, if any."""
-    found = graph.state.calibration
-    return found if isinstance(found, Calibration) else None
+    attached = graph.state.calibration
+    return attached if isinstance(attached, Calibration) else None
 
 
 def read_calibration(source: str | Path | bytes) -> Calibration:

@@ -59,8 +59,8 @@ def is_same_job(graph: Graph, before: pd.DataFrame) -> bool:
     if not len(before) or not work:
         return True
     of_operator = entries_of_operators(graph, before)
-    found = changeable(graph) & (entries_of_tasks(graph, of_operator) >= 0)
-    share = graph.tasks["work_ns"].to_numpy()[found].sum() / work
+    matched = changeable(graph) & (entries_of_tasks(graph, of_operator) >= 0)
+    share = graph.tasks["work_ns"].to_numpy()[matched].sum() / work
     return bool(share >= LEAST_SHARE and agreement(graph, of_operator, before) >= LEAST_AGREEMENT)
 
 
@@ -77,14 +77,14 @@ def doubts(graph: Graph, calibration: Calibration) -> list[str]:
         "processor": calibration.device,
         "number of threads": calibration.threads,
     }
-    found = [
+    sentences = [
         f"the calibration is of another {what}: {here[what]}, recorded on {there[what]}"
         for what in here
         if here[what] and there[what] and here[what] != there[what]
     ]
     if calibration.unrest > UNQUIET:
-        found.append(
+        sentences.append(
             f"the calibrated operators vary by {calibration.unrest:.0%} from run to run: "
             "calibrate again on a quiet machine before trusting a prediction"
         )
-    return found
+    return sentences

@@ -100,10 +100,10 @@ def _tensors(arguments: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     (('float32', (0, 2, 1)),)
     """
     try:
-        found = _in(json.loads(arguments))
+        tensors = _in(json.loads(arguments))
     except ValueError:
         return ()
-    return tuple((str(tensor["dtype"]), _order(tensor)) for tensor in found)
+    return tuple((str(tensor["dtype"]), _order(tensor)) for tensor in tensors)
 
 
 def _in(value: Any) -> Iterator[dict[str, Any]]:
@@ -126,5 +126,5 @@ def _order(tensor: dict[str, Any]) -> tuple[int, ...]:
 def ratio(new: Floats, old: Floats) -> Floats:
     """Return *new* over *old*; NaN where that is no number."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = new / old
-    return np.where(np.isfinite(found), found, np.nan)
+        quotient: Floats = new / old
+    return np.where(np.isfinite(quotient), quotient, np.nan)

@@ -90,16 +90,16 @@ def _align(recorded: tuple[str, ...], listed: tuple[str, ...]) -> tuple[Rows, Ro
 def entries_of_tasks(graph: Graph, position: Rows) -> Rows:
     """Return the position of each task's operator; −1 where it has none."""
     operator = graph.tasks["operator"].to_numpy().astype(np.int64)
-    found: Rows = position[np.where(operator >= 0, operator, -1)]
-    return found
+    entry: Rows = position[np.where(operator >= 0, operator, -1)]
+    return entry
 
 
 def roots(graph: Graph, position: Rows) -> Rows:
     """Return the rows of the matched operators themselves, without what is inside them."""
     parent = graph.operators["parent"].to_numpy()
     own = position[:-1]
-    found: Rows = np.flatnonzero((own >= 0) & ((parent < 0) | (position[parent] != own)))
-    return found
+    rows: Rows = np.flatnonzero((own >= 0) & ((parent < 0) | (position[parent] != own)))
+    return rows
 
 
 def agreement(graph: Graph, position: Rows, before: pd.DataFrame) -> float:
@@ -130,8 +130,8 @@ def _calibrated_shape(arguments: str) -> tuple[int, ...]:
     >>> _calibrated_shape('[{"dtype": "float32", "shape": [4, 3], "stride": [3, 1]}, 2]')
     (4, 3)
     """
-    found = re.search(r'"shape": *\[([0-9, ]+)\]', arguments)
-    return tuple(int(size) for size in found.group(1).split(",")) if found else ()
+    match = re.search(r'"shape": *\[([0-9, ]+)\]', arguments)
+    return tuple(int(size) for size in match.group(1).split(",")) if match else ()
 
 
 def changeable(graph: Graph) -> Mask:

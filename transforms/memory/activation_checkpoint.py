@@ -126,13 +126,13 @@ def blocks(paths: list[str]) -> list[str]:
             parts[path[: number.start()]].add(path[: number.end()])
     ran = set(paths)
     nested = {path.rsplit(".", 1)[0] for path in paths if "." in path}
-    found = [
+    numbered = [
         part
         for whole, members in sorted(parts.items())
         if len(members) > 1 and (whole not in ran or members <= nested)
         for part in sorted(members)
     ]
-    return [p for p in found if not any(p.startswith(f"{outer}.") for outer in found)]
+    return [p for p in numbered if not any(p.startswith(f"{outer}.") for outer in numbered)]
 
 
 def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
@@ -142,13 +142,13 @@ def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
         return modules_matching(graph, modules)
     if not column.notna().any():
         return np.zeros(len(column), np.int64), ["the whole forward pass"]
-    found = blocks([str(path) for path in column.cat.categories])
-    if not found:
+    repeated = blocks([str(path) for path in column.cat.categories])
+    if not repeated:
         raise TransformError(
             "nothing to change: the network has no repeated blocks; name what to checkpoint, "
             'as in activation_checkpoint(modules="encoder|decoder")'
         )
-    return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in found))
+    return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in repeated))
 
 
 def _kept_share(graph: Graph, call: Rows) -> float:
@@ -222,8 +222,10 @@ def _saved_tensors(graph: Graph, rows: Rows, anchors: Rows) -> Rows:
     distinct, number = np.unique(anchors, return_inverse=True)
     operator = graph.tasks["operator"].to_numpy().astype(np.int64)[rows]
     pairs = np.unique(np.stack([number, operator], 1)[operator >= 0], axis=0)
-    found = np.array([*(operator_class(str(n)) for n in operators["name"].cat.categories), ""])
-    kind = np.append(found[operators["name"].cat.codes.to_numpy()], "")
+    kind_of_name = np.array(
+        [*(operator_class(str(n)) for n in operators["name"].cat.categories), ""]
+    )
+    kind = np.append(kind_of_name[operators["name"].cat.codes.to_numpy()], "")
     parent = np.append(operators["parent"].to_numpy(), -1)
     outer = pairs[kind[pairs[:, 1]] != kind[parent[pairs[:, 1]]]]
     kept = np.array([SAVED.get(str(each), 0) for each in kind[outer[:, 1]]], np.int64)
@@ -257,13 +259,13 @@ def _first_launched(graph: Graph, launched: Rows, anchors: Rows, tasks: Rows) ->
     start, lane = (graph.tasks[c].to_numpy().astype(np.int64) for c in ("start_ns", "lane"))
     src, dst = (graph.edges[end].to_numpy()[launched] for end in ("src", "dst"))
     order = np.lexsort((dst, src, start[src]))
-    found = np.full(len(tasks), -1, np.int64)
+    first = np.full(len(tasks), -1, np.int64)
     for stream in np.unique(lane[tasks]):
         mine = order[lane[dst[order]] == stream]
         here = lane[tasks] == stream
         after = np.searchsorted(start[src[mine]], start[anchors[here]])
-        found[here] = np.append(dst[mine], -1)[after]
-    return found
+        first[here] = np.append(dst[mine], -1)[after]
+    return first
 
 
 def _with_kinds(changed: Graph, graph: Graph, rows: Rows, again: Rows) -> Graph:

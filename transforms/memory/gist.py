@@ -115,8 +115,8 @@ def _insert_codec(
         return graph
     device, floor = hardware(graph), floor_ns(graph)
     times = [streaming_ns(size, device, floor) for size in moved.tolist()]
-    known = [time for time in times if time is not None]
-    work = known if len(known) == len(times) else [floor] * len(times)
+    roofline_ns = [time for time in times if time is not None]
+    work = roofline_ns if len(roofline_ns) == len(times) else [floor] * len(times)
     graph, _ = insert_kernels(
         graph,
         anchors,
@@ -124,6 +124,6 @@ def _insert_codec(
         name=f"gist {what} (predicted)",
         work_ns=np.rint(work).astype(np.int64),
         bytes=moved,
-        cost="roofline" if known else "prior",
+        cost="roofline" if roofline_ns else "prior",
     )
     return graph

@@ -42,15 +42,15 @@ def amp_on_host(graph: Graph, dtype: str) -> Graph:
     classes = task_operator_classes(graph)
     training = ~is_in(graph.tasks["phase"], "optimizer", "load")
     host = is_in(graph.tasks["kind"], "host") & training
-    product = host & np.isin(classes, ["gemm", "attention"])
+    is_matmul = host & np.isin(classes, ["gemm", "attention"])
     convolution = host & (classes == "conv")
-    require(product | convolution, graph, "matrix product or convolution")
+    require(is_matmul | convolution, graph, "matrix product or convolution")
     peaks = np.where(classes == "attention", rates["attention"], rates["gemm"])
     peaks = np.where(convolution, rates["conv"], peaks)
-    known = _known_factors(graph, host)
-    inside = np.isfinite(known)
-    factor = np.where(inside, known, peaks)
-    changed = scale(graph, product | convolution | (host & inside), factor, cost="roofline")
+    probed = _probed_factors(graph, host)
+    inside = np.isfinite(probed)
+    factor = np.where(inside, probed, peaks)
+    changed = scale(graph, is_matmul | convolution | (host & inside), factor, cost="roofline")
     memory = host & np.isin(classes, MEMORY) & ~inside
     changed = scale(changed, memory, halve_part(TOUCHED), cost="prior")
     changed = _with_casts(changed, rates["cast_gbps"])
@@ -77,7 +77,7 @@ def _rates(graph: Graph) -> dict[str, float]:
     return {"gemm": fp32 / bf16, "conv": ratio, "attention": attention, "cast_gbps": cast}
 
 
-def _known_factors(graph: Graph, where: Mask) -> npt.NDArray[np.float64]:
+def _probed_factors(graph: Graph, where: Mask) -> npt.NDArray[np.float64]:
     """How much longer the tasks of each product take, by the probed rate of its kind.
 
     NaN where no rate is known. What a product calls (a bias copied, an unfolded image) is part of
@@ -88,27 +88,27 @@ def _known_factors(graph: Graph, where: Mask) -> npt.NDArray[np.float64]:
     if not rates or not len(graph.operators):
         return np.full(len(operator), np.nan)
     after = matmul_ns(graph, rates, "bf16")
-    is_product = np.isfinite(after)
-    rows = np.where(is_product, np.arange(len(after), dtype=np.float64), np.nan)
-    product = np.append(nearest(graph.operators["parent"].to_numpy(), rows), np.nan)[operator]
-    found = np.nan_to_num(product, nan=-1).astype(np.int64)
+    is_matmul = np.isfinite(after)
+    rows = np.where(is_matmul, np.arange(len(after), dtype=np.float64), np.nan)
+    row = np.append(nearest(graph.operators["parent"].to_numpy(), rows), np.nan)[operator]
+    row = np.nan_to_num(row, nan=-1).astype(np.int64)
     if machine.get("has_bf16"):
         before = matmul_ns(graph, rates, "fp32")
     else:
-        spent = where & (found >= 0)
+        spent = where & (row >= 0)
         work = graph.tasks["work_ns"].to_numpy()[spent]
-        before = np.bincount(found[spent], work, len(after)).astype(np.float64)
+        before = np.bincount(row[spent], work, len(after)).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.append(after / before, np.nan)[found]
+        ratio = np.append(after / before, np.nan)[row]
     ratio = np.where(np.isfinite(ratio), ratio, np.nan)
-    return np.where(_around_product(graph, after) & (found < 0), 1.0, ratio)
+    return np.where(_only_contain_matmuls(graph, after) & (row < 0), 1.0, ratio)
 
 
-def _around_product(graph: Graph, product: npt.NDArray[np.float64]) -> Mask:
+def _only_contain_matmuls(graph: Graph, times: npt.NDArray[np.float64]) -> Mask:
     """Tasks of operators that only contain a known product: their own time is dispatching."""
     parent = graph.operators["parent"].to_numpy()
     around = np.zeros(len(parent) + 1, bool)
-    above = parent[np.isfinite(product)]
+    above = parent[np.isfinite(times)]
     while len(above := np.unique(above[above >= 0])):
         around[above] = True
         above = parent[above]

@@ -86,12 +86,12 @@ class _Kernels:
     def kept_wide(self) -> Mask:
         """Kernels of operators on autocast's fp32 list; in backward known by name only."""
         tasks, operators = self.graph.tasks, self.graph.operators
-        found = matches(tasks["name"], FP32_KERNEL)
+        wide_kernels = matches(tasks["name"], FP32_KERNEL)
         if len(operators):
             wide = by_category(operators["name"], lambda name: autocast(name) == "fp32")
             operator = tasks["operator"].to_numpy()
-            found |= wide[operator] & (operator >= 0) & is_in(tasks["phase"], "forward")
-        return found
+            wide_kernels |= wide[operator] & (operator >= 0) & is_in(tasks["phase"], "forward")
+        return wide_kernels
 
     def of(self, *names: str) -> Mask:
         """Return the kernels of these classes that compute in fp32 or TF32."""
