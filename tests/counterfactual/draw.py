@@ -193,6 +193,7 @@ def _style(choices: Choices) -> Style:
         event_records=sync_events or choices.chance(50),
         whole_us=choices.chance(15),
         drained=not choices.chance(10),
+        first_rank_only=choices.chance(25),
     )
 
 

@@ -32,13 +32,19 @@ REMARKS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One prediction against the truth; times in ns of one step."""
+    """One prediction against the truth; times in ns of one step.
+
+    ``measured_ns`` is what the recording says of the unchanged step, ``replayed_ns`` what its
+    replay gives: they tell where an error begins.
+    """
 
     what_if: str
     outcome: str
     before_ns: float
     true_ns: float
     predicted_ns: float
+    measured_ns: float
+    replayed_ns: float
     error: float
     in_interval: bool
     doubts: tuple[str, ...]
@@ -77,7 +83,8 @@ def _verdict(case: Case, base: Run, graph: foretrace.Graph | Exception, change: 
     except foretrace.ForetraceError as error:
         reasons = (f"{type(error).__name__}: {error}",)
         nan = float("nan")
-        return Verdict(change.text, "refused", *times, nan, nan, True, reasons, *regimes, used)
+        unknown = (nan, nan, nan, nan)
+        return Verdict(change.text, "refused", *times, *unknown, True, reasons, *regimes, used)
     off = prediction.predicted_ns / true - 1
     doubts = doubts_of(prediction)
     low, high = prediction.interval_ns
@@ -86,6 +93,8 @@ def _verdict(case: Case, base: Run, graph: foretrace.Graph | Exception, change: 
         _outcome(abs(off), doubted=bool(doubts)),
         *times,
         prediction.predicted_ns,
+        prediction.measured.step_ns,
+        prediction.replayed_before_ns,
         off,
         low * 0.999 <= true <= high * 1.001,
         doubts,
@@ -142,4 +151,5 @@ def _recorded_features(case: Case, base: Run) -> set[str]:
     said |= {"no sync events"} if not style.sync_events else set()
     said |= {"whole µs"} if style.whole_us else set()
     said |= {"cut end"} if not style.drained else set()
+    said |= {"one rank of several"} if style.first_rank_only and len(base.hosts) > 1 else set()
     return said

@@ -59,6 +59,7 @@ class Style:
     event_records: bool = True
     whole_us: bool = False
     drained: bool = True
+    first_rank_only: bool = False
 
     @property
     def window(self) -> range:
@@ -67,9 +68,9 @@ class Style:
 
 
 def write_recordings(run: Run, style: Style, folder: Path) -> list[Path]:
-    """Write one file per rank into *folder*."""
+    """Write one file per recorded rank into *folder*."""
     paths = []
-    for host in run.hosts:
+    for host in run.hosts[:1] if style.first_rank_only else run.hosts:
         path = folder / f"rank{host.rank}.json"
         path.write_bytes(msgspec.json.encode(recording(host, style)))
         paths.append(path)
