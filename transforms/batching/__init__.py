@@ -1,4 +1,5 @@
-"""What-ifs about the samples of a step. Graph in, graph out.
+"""What-ifs about the samples of a step.
 
-May import `distributed.ddp`, which sends the gradients, and the machinery.
+In: a graph and parameters by name. Out: the graph after the change. Imports graph, `measured`,
+`costs` and `edit`; of other what-ifs only `distributed.ddp`, which sends the gradients.
 """

@@ -1,4 +1,5 @@
 """What-ifs about what is computed, and on what device: precision, kernels, compilers, optimizers.
 
-Graph in, graph out. May import `host`, and the machinery: `measured`, `costs`, `edit`.
+In: a graph and parameters by name. Out: the graph after the change. Imports graph, the tracer's
+trace, `measured`, `costs` and `edit`; of other what-ifs only those of `host`.
 """

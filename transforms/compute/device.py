@@ -10,7 +10,8 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.devices import Hardware, device_named, hardware
-from foretrace.transforms.costs.roofline import DeviceChange, Kernels
+from foretrace.transforms.costs.kernels import Kernels
+from foretrace.transforms.costs.roofline import DeviceChange
 from foretrace.transforms.edit.columns import Mask, is_in, matches
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale, scale_lags

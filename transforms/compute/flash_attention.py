@@ -13,13 +13,8 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us, hardware
-from foretrace.transforms.costs.roofline import (
-    Kernels,
-    attention_kinds,
-    attention_rate,
-    bandwidth,
-    matrix_rate,
-)
+from foretrace.transforms.costs.kernels import Kernels, attention_kinds
+from foretrace.transforms.costs.roofline import attention_rate, bandwidth, matrix_rate
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, pad
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert_kernels, scale

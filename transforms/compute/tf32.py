@@ -8,7 +8,9 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.devices import devices, hardware
-from foretrace.transforms.costs.roofline import MATRIX, DeviceChange, Kernels, uses_tf32
+from foretrace.transforms.costs.kernel_names import MATRIX
+from foretrace.transforms.costs.kernels import Kernels
+from foretrace.transforms.costs.roofline import DeviceChange, uses_tf32
 from foretrace.transforms.costs.rules import model_streams
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.primitives import scale

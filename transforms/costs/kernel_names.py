@@ -31,6 +31,8 @@ CLASSES = (
     "collective",
     "other",
 )
+MATRIX = ("gemm", "conv")
+"""Classes of matrix products."""
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8", "unknown")
 
 CLASS_RULES = (

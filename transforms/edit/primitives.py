@@ -1,6 +1,6 @@
 """The verbs every what-if is written in: scale, insert, rewire, reorder.
 
-`remove` and `repeat` stand in `removal.py` and `repetition.py`. Each takes a graph and returns a
+`remove` and `repeat` stand in files of their names. Each takes a graph and returns a
 new one; ids are row numbers, inserted tasks come last, and the order on a lane stands in the
 chain edges ("thread" on the host, "stream" on a device).
 """

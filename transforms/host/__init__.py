@@ -1,4 +1,5 @@
-"""What-ifs about the host: its pace, its cores, its loader and its waits. Graph in, graph out.
+"""What-ifs about the host: its pace, its cores, its loader and its waits.
 
-May import the machinery: `measured`, `costs`, `edit`.
+In: a graph and parameters by name. Out: the graph after the change. Imports graph, `measured`,
+`costs` and `edit`; no other what-ifs.
 """

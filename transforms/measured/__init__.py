@@ -1,5 +1,6 @@
-"""Calibrations in, measured costs of changed operators out, where they tell something of a graph.
+"""Costs that were timed on the machine at hand, in place of a rule, where they tell something.
 
-In: what `foretrace calibrate` timed. Out: graphs whose changed work costs what was measured.
-Imports `costs`, `edit` and the tracer's calibration file.
+In: a graph, what `foretrace calibrate` timed, and a what-if with its parameters. Out: the graph
+whose changed work costs what was measured, or ``None``. Imports graph, `costs`, `edit`, util, and
+of the tracer the format of the file and the facts of a job; never the what-ifs or their list.
 """

@@ -1,4 +1,5 @@
-"""What-ifs that trade time for memory. Graph in, graph out.
+"""What-ifs that trade time for memory: computed again, encoded, or kept on the host.
 
-May import the machinery: `measured`, `costs`, `edit`.
+In: a graph and parameters by name. Out: the graph after the change. Imports graph, `measured`,
+`costs` and `edit`; no other what-ifs.
 """

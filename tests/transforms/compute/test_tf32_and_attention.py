@@ -14,7 +14,7 @@ from foretrace.transforms.compute.device import device
 from foretrace.transforms.compute.flash_attention import find_chains, flash_attention
 from foretrace.transforms.compute.tf32 import tf32
 from foretrace.transforms.costs.devices import device_named
-from foretrace.transforms.costs.roofline import Kernels
+from foretrace.transforms.costs.kernels import Kernels
 from tests.support.jobs.kernels import (
     BACKWARD_CHAIN,
     BF16,

@@ -11,7 +11,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.compute.amp.grad_scaler import add_scaler
 from foretrace.transforms.costs.devices import Hardware, hardware
-from foretrace.transforms.costs.kernel_names import classes, precisions
+from foretrace.transforms.costs.kernel_names import MATRIX, classes, precisions
 from foretrace.transforms.costs.operators import autocast
 from foretrace.transforms.costs.optimizer_traffic import Update, find_any_update
 from foretrace.transforms.costs.rules import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
-MATRIX = ("gemm", "conv")
 BATCH_NORM = r"(?i)batch_?norm|(^|[\W_])bn_"
 FP32_NORM = r"(?i)layer_?norm|group_?norm|rms_?norm"
 FP32_KERNEL = r"::(pow|exp|log|reciprocal|rsqrt|acos|asin|cosh|sinh|tan|erfinv|softplus)_?\w*kernel"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.transforms.costs.kernel_names import MATRIX
 from foretrace.transforms.costs.operators import activation_shape, operator_class
 from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.select import modules_matching
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
-PRODUCTS = ("gemm", "conv")
 TRAINING = ("forward", "backward")
 COMPUTING = ("pointwise", "reduce", "norm", "softmax", "attention", "embedding")
 
@@ -90,7 +90,7 @@ def _in_order(graph: Graph, where: Mask) -> Rows:
 def _products(graph: Graph, step: int, phase: str) -> list[int]:
     """Return the innermost products of a step and pass with known shapes, in recorded order."""
     operators = graph.operators
-    kinds = [operator_class(str(name)) in PRODUCTS for name in operators["name"].cat.categories]
+    kinds = [operator_class(str(name)) in MATRIX for name in operators["name"].cat.categories]
     chosen = np.array([*kinds, False])[operators["name"].cat.codes.to_numpy()]
     chosen &= (operators["step"].to_numpy() == step) & is_in(operators["phase"], phase)
     chosen &= operators["shapes"].notna().to_numpy()
@@ -138,7 +138,7 @@ def _tasks_of(graph: Graph, products: list[int]) -> dict[int, Rows]:
     root = [-1] * len(parent)
     for product in products:
         top = product
-        while parent[top] >= 0 and operator_class(names[parent[top]]) in PRODUCTS:
+        while parent[top] >= 0 and operator_class(names[parent[top]]) in MATRIX:
             top = parent[top]
         root[top] = product
     for row, above in enumerate(parent):  # a parent stands before its children
