@@ -46,7 +46,8 @@ import json, sys, time
 import foretrace
 from foretrace.replaying.lower import lower
 from foretrace.replaying.engine.topological import prepare, sort_moments
-from foretrace.replaying.engine.static import run_events, run_static
+from foretrace.replaying.engine.event_driven import run_events
+from foretrace.replaying.engine.static import run_static
 from foretrace.tracer.readers.parquet import save
 from foretrace.transforms.scenario import parse_scenario
 

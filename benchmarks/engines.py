@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.replaying.critical_path import trace_critical_path
+from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.program import END_START, START_START, Program
-from foretrace.replaying.engine.static import run_events, run_static
+from foretrace.replaying.engine.static import run_static
 from foretrace.replaying.engine.topological import prepare, sort_moments
 from foretrace.replaying.steady_state import find_steady_state
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from foretrace.errors import GraphError
 from foretrace.graph.state import JobState
 from foretrace.util.html_card import card
 from foretrace.util.schema import Column
@@ -207,6 +206,3 @@ class Graph:
 
 def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
-
-
-__all__ = ["Graph", "GraphError", "Platform", "Rules"]

@@ -143,7 +143,7 @@ def _contend_for_full_devices(tasks: Columns) -> Iterator[_Contention]:
 
 
 def _split_by_place(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contention]:
-    """Split one kind of contest by where it takes place: a process or a device."""
+    """Split one kind of contention by where it takes place: a process or a device."""
     users = users[place[users] >= 0]
     users = users[np.argsort(place[users], kind="stable")]
     _, begin = np.unique(place[users], return_index=True)

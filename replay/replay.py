@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
-__all__ = ["Timeline", "replay"]
-
 NAMED = 4
 """How many tasks an error spells out at most."""
 

@@ -17,8 +17,6 @@ from foretrace.replaying.engine.topological import Prepared, prepare, sort_momen
 if TYPE_CHECKING:
     from foretrace.replaying.engine.program import Ints, Longs, Program
 
-__all__ = ["run", "run_events", "run_static"]
-
 
 def run(program: Program) -> Schedule:
     """Replay *program* with the engine it needs.

@@ -111,9 +111,9 @@ def test_negative_return_lag_is_no_negative_part() -> None:
     assert parts(trace_critical_path(slow_host), 3) == expected
 
 
-def test_path_through_a_held_resource_shows_the_holder() -> None:
-    """Two streams share the device: the step is the sum, with the hand-over marked."""
-    found = find_steady_state(
+def two_streams_of_one_device() -> Steady:
+    """Return 6 ns of one stream and 9 ns of another, of which one may run at a time."""
+    return find_steady_state(
         lambda k: by_hand(
             [6, 9],
             [Link(0, 0, shift=1), Link(1, 1, shift=1)],
@@ -124,6 +124,11 @@ def test_path_through_a_held_resource_shows_the_holder() -> None:
         ),
         np.array([True, True]),
     )
+
+
+def test_path_through_a_held_resource_shows_the_holder() -> None:
+    """Two streams share the device: the step is the sum, with the hand-over marked."""
+    found = two_streams_of_one_device()
 
     assert found.period_ns == 15.0
     path = parts(trace_critical_path(found))
@@ -171,17 +176,7 @@ def test_slack_of_a_hidden_kernel() -> None:
 
 def test_binding_holders_have_no_slack() -> None:
     """A task behind a held resource makes its holder critical."""
-    found = find_steady_state(
-        lambda k: by_hand(
-            [6, 9],
-            [Link(0, 0, shift=1), Link(1, 1, shift=1)],
-            repetitions=k,
-            lane=[0, 1],
-            resource=[0, 0],
-            holds=[True, True],
-        ),
-        np.array([True, True]),
-    )
+    found = two_streams_of_one_device()
 
     assert compute_slack(found).tolist() == [0, 0]
 

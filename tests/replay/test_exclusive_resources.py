@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 UP, DOWN = "Memcpy HtoD (Pinned -> Device)", "Memcpy DtoH (Device -> Pageable)"
 
 
-def contest(graph: Graph, **rules: bool) -> tuple[list[int], list[bool]]:
+def contention(graph: Graph, **rules: bool) -> tuple[list[int], list[bool]]:
     """Return the resource of every task, and who holds it."""
     program = lower(replace(graph, rules=Rules(**rules)), 1)
     return program.resource.tolist(), program.holds.tolist()
@@ -33,13 +33,13 @@ def test_copies_of_one_direction_share_an_engine() -> None:
     """Uploads of two streams take turns; a download has an engine to itself."""
     graph = copies(UP, UP, DOWN)
 
-    assert contest(graph) == ([0, 0, -1], [True, True, False])
-    assert contest(graph, copy_engines=False) == ([-1, -1, -1], [False] * 3)
+    assert contention(graph) == ([0, 0, -1], [True, True, False])
+    assert contention(graph, copy_engines=False) == ([-1, -1, -1], [False] * 3)
 
 
 def test_each_direction_has_an_engine() -> None:
     """Downloads are counted first."""
-    assert contest(copies(UP, DOWN, UP, DOWN))[0] == [1, 0, 1, 0]
+    assert contention(copies(UP, DOWN, UP, DOWN))[0] == [1, 0, 1, 0]
 
 
 def test_each_device_has_its_engines() -> None:
@@ -48,15 +48,15 @@ def test_each_device_has_its_engines() -> None:
     apart = graph.lanes.assign(device=[0, 0, 1, 1]).astype({"device": "int16"})
     ranks = graph.lanes.assign(rank=[0, 1, 0, 1]).astype({"rank": "int16"})
 
-    assert contest(replace(graph, lanes=apart))[0] == [0, 0, 1, 1]
-    assert contest(replace(graph, lanes=ranks))[0] == [0, 1, 0, 1]
+    assert contention(replace(graph, lanes=apart))[0] == [0, 0, 1, 1]
+    assert contention(replace(graph, lanes=ranks))[0] == [0, 1, 0, 1]
 
 
 def test_copies_of_one_stream_need_no_engine() -> None:
     """They take turns anyway."""
     graph = literal([(UP, "memcpy", 0, 10, None)] * 2)
 
-    assert contest(graph)[0] == [-1, -1]
+    assert contention(graph)[0] == [-1, -1]
 
 
 def test_saturating_kernel_is_waited_for_by_all() -> None:
@@ -70,8 +70,8 @@ def test_saturating_kernel_is_waited_for_by_all() -> None:
         columns={"fill": [2.0, 0.1, 3.0]},
     )
 
-    assert contest(graph) == ([0, 0, -1], [True, False, False])
-    assert contest(graph, sm_contention=False)[0] == [-1, -1, -1]
+    assert contention(graph) == ([0, 0, -1], [True, False, False])
+    assert contention(graph, sm_contention=False)[0] == [-1, -1, -1]
 
 
 def test_small_kernels_run_side_by_side() -> None:
@@ -80,9 +80,10 @@ def test_small_kernels_run_side_by_side() -> None:
         [("a", "kernel", 0, 10, None), ("b", "kernel", 1, 10, None)], columns={"fill": [0.9, 0.1]}
     )
 
-    assert contest(small)[0] == [-1, -1]
+    assert contention(small)[0] == [-1, -1]
     assert (
-        contest(literal([("a", "kernel", 0, 9, None), ("b", "kernel", 1, 9, None)]))[0] == [-1] * 2
+        contention(literal([("a", "kernel", 0, 9, None), ("b", "kernel", 1, 9, None)]))[0]
+        == [-1] * 2
     )
 
 
@@ -104,17 +105,17 @@ def test_blocking_download_holds_the_driver_lock() -> None:
     """An inserted call (lock −1) does as its kind does."""
     graph = lock_job()
 
-    assert contest(graph) == ([0, -1, 0, -1], [True, False, False, False])
-    assert contest(graph, driver_lock=False)[0] == [-1] * 4
+    assert contention(graph) == ([0, -1, 0, -1], [True, False, False, False])
+    assert contention(graph, driver_lock=False)[0] == [-1] * 4
 
 
 def test_lock_as_recorded() -> None:
     """0 ignores it, 1 waits for it, 2 holds it, whatever the kind."""
-    assert contest(lock_job(lock=[1, 0, 2, 0])) == ([0, -1, 0, -1], [False, False, True, False])
-    assert contest(lock_job(lock=[2, 0, 0, 0]))[0] == [-1] * 4
-    assert contest(lock_job(lock=[1, 0, 1, 0]))[0] == [-1] * 4
+    assert contention(lock_job(lock=[1, 0, 2, 0])) == ([0, -1, 0, -1], [False, False, True, False])
+    assert contention(lock_job(lock=[2, 0, 0, 0]))[0] == [-1] * 4
+    assert contention(lock_job(lock=[1, 0, 1, 0]))[0] == [-1] * 4
 
 
 def test_download_that_does_not_block_holds_nothing() -> None:
     """Its call returns at once."""
-    assert contest(lock_job(wait=["none"] * 4))[0] == [-1] * 4
+    assert contention(lock_job(wait=["none"] * 4))[0] == [-1] * 4

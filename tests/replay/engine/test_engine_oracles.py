@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from foretrace.replaying.critical_path import REASONS
+from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.program import (
     END_END,
     END_START,
@@ -17,7 +18,7 @@ from foretrace.replaying.engine.program import (
     Program,
     ReplayError,
 )
-from foretrace.replaying.engine.static import run, run_events, run_static
+from foretrace.replaying.engine.static import run, run_static
 from foretrace.replaying.engine.topological import prepare, sort_moments
 from tests.support.programs import Link, by_hand, cause_of
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretrace.graph.shared_links import Network
+from foretrace.replaying.engine.event_driven import run_events
 from foretrace.replaying.engine.event_loop import PARTS
 from foretrace.replaying.engine.fluid_rates import enter, settle
 from foretrace.replaying.engine.loop_state import make_flows
 from foretrace.replaying.engine.program import Sharing
-from foretrace.replaying.engine.static import run_events, run_static
+from foretrace.replaying.engine.static import run_static
 from foretrace.replaying.engine.topological import prepare, sort_moments
 from foretrace.replaying.lower import lower
 from tests.support.jobs.shared_links import (
