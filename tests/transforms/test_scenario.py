@@ -201,3 +201,8 @@ def test_an_own_what_if_is_shown_as_its_docstring_writes_it(tmp_path: Path) -> N
         parse_scenario([f"{mine}:bare"])
     with pytest.raises(TransformError, match=r"as in .*told\(by=3\)$"):
         parse_scenario([f"{mine}:told"])
+
+
+def test_the_registry_knows_every_what_if_by_its_name() -> None:
+    """Names on the command line are the functions' own."""
+    assert all(name == function.__name__ for name, function in TRANSFORMS.items())

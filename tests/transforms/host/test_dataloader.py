@@ -1,0 +1,131 @@
+"""Loader workers: batches made elsewhere, on literal jobs with expected numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from foretrace.errors import TransformError
+from foretrace.graph.check import check
+from foretrace.graph.literal import literal
+from foretrace.replaying.replay import replay
+from foretrace.transforms.host.dataloader import dataloader
+from tests.support.jobs.simple import META, gpu_job
+
+if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
+
+
+MS = 1_000_000
+
+
+def loading(load: int, compute: int, **meta: Any) -> Graph:
+    """Build four steps of loading (ms) and computing (ms) on one thread."""
+    tasks = [("next", "host", 0, load * MS, "load"), ("train", "host", 0, compute * MS, "forward")]
+    return literal(
+        tasks * 4,
+        columns={"step": np.repeat(np.arange(4, dtype=np.int32), 2)},
+        meta=replace(META, **meta),
+        wrap=True,
+        measured_step_ns=float((load + compute) * MS),
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "compute", "workers", "step"),
+    [(10, 20, 1, 22.5), (60, 20, 1, 60), (60, 20, 2, 30), (60, 20, 3, 22.5), (100, 20, 8, 22.5)],
+)
+def test_workers_load_while_the_job_computes(
+    load: int, compute: int, workers: int, step: float
+) -> None:
+    """The longer of computing plus hand-over (2.5 ms) and loading divided by workers."""
+    changed = check(dataloader(loading(load, compute), workers=workers))
+
+    assert replay(changed).step_ns / MS == pytest.approx(step, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("cores", "share", "taken"), [(1, 1.0, 12.5), (1, 0.5, 7.5), (4, 1.0, 2.5)]
+)
+def test_few_cores_are_shared(cores: int, share: float, taken: float) -> None:
+    """On one core, workers save only what is no processor time."""
+    graph = loading(10, 20, machine={"cores": cores, "threads": 1}, loader={"cpu_share": share})
+    changed = dataloader(graph, workers=2)
+    handover = changed.tasks[changed.tasks["name"].str.startswith("take")]
+
+    assert handover["work_ns"].tolist() == [round(taken * MS)] * 4
+
+
+def worker_job(**loader: Any) -> Graph:
+    """Build two steps that wait for a recorded worker; the second batch was late."""
+    return literal(
+        [
+            ("next", "host", 0, 5, None),
+            ("train", "host", 0, 20 * MS, "forward"),
+            ("next", "host", 0, 5, None),
+            ("train", "host", 0, 20 * MS, "forward"),
+            ("load", "load", 1, 80 * MS, "load"),
+        ],
+        [(4, 2, "data", 0)],
+        columns={"step": [0, 0, 1, 1, 1]},
+        meta=replace(META, loader=loader or None),
+        wrap=True,
+    )
+
+
+def test_recorded_workers_scale() -> None:
+    """80 ms of waiting per two steps with 2 workers: a batch takes 80 ms; 8 workers keep up."""
+    changed = check(dataloader(worker_job(workers=2), workers=8))
+    loads = changed.tasks[changed.tasks["kind"] == "load"]
+
+    assert loads["work_ns"].tolist() == [80 * MS] * 2
+    assert changed.meta.loader == {"workers": 8, "prefetch": 2}
+    assert (changed.tasks["name"].str.startswith("take")).sum() == 0
+
+
+def test_the_recorded_workers_cannot_be_overruled() -> None:
+    """The recording counts them; without a count they have to be some."""
+    with pytest.raises(
+        TransformError, match=r"recorded_workers=4 contradicts this job \(workers: 2\)"
+    ):
+        dataloader(worker_job(workers=2), workers=8, recorded_workers=4)
+    with pytest.raises(TransformError, match="recorded_workers=0 is out of range"):
+        dataloader(worker_job(), workers=8, recorded_workers=0)
+
+
+def test_loading_can_come_back_into_the_job() -> None:
+    """With no workers each step loads its own batch."""
+    changed = check(dataloader(worker_job(workers=2), workers=0))
+
+    assert changed.tasks["work_ns"][changed.tasks["phase"] == "load"].tolist() == [80 * MS] * 2
+
+
+@pytest.mark.parametrize(("workers", "loads", "main"), [(0, 0, 50), (1, 4, 2.5)])
+def test_workers_that_keep_up_are_known_by_what_a_batch_costs(
+    workers: int, loads: int, main: float
+) -> None:
+    """Handing over took 10 ms a step; the recorder saw that a batch alone takes 50."""
+    job = loading(10, 20, loader={"workers": 4, "load_ns": 50 * MS, "cpu_share": 0.0})
+
+    tasks = check(dataloader(job, workers=workers)).tasks
+    on_main = (tasks["phase"] == "load") & (tasks["kind"] == "host")
+
+    assert tasks["work_ns"][tasks["kind"] == "load"].tolist() == [50 * MS] * loads
+    assert tasks["work_ns"][on_main].tolist() == [round(main * MS)] * 4
+
+
+def test_a_loader_that_cannot_be_read_is_an_error() -> None:
+    """Unknown workers, no loading at all, workers that keep up, or threads instead."""
+    with pytest.raises(TransformError, match="give recorded_workers"):
+        dataloader(worker_job(), workers=4)
+    with pytest.raises(TransformError, match="no visible time on loading"):
+        dataloader(gpu_job(load=0), workers=4)
+    with pytest.raises(TransformError, match="the recorded workers keep up"):
+        dataloader(loading(10, 20, loader={"workers": 4}), workers=8)
+    graph = literal([("train", "host", 0, 9, None), ("RunCPU", "host", 1, 9, "load")])
+    lanes = graph.lanes.assign(role=["main", "loader"]).astype({"role": "category"})
+    with pytest.raises(TransformError, match="loads in threads of its own"):
+        dataloader(replace(graph, lanes=lanes), workers=8)
