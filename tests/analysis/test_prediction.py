@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,27 +12,12 @@ from foretrace.analysis.prediction import interval, predict, step_interval
 from foretrace.analysis.validated_errors import load_table
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
-from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.scenario import parse_scenario
+from tests.support.jobs.kernels import device_bound
 from tests.support.jobs.simple import cpu_job
 from tests.support.recordings.calibrations import calibration
 
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
 FASTER_GEMM = 'faster_kernels(pattern="gemm", speedup=3)'
-
-
-def device_bound(*, unprofiled_step_ns: tuple[int, ...] = (), batch: int | None = None) -> Graph:
-    """Return a stream of one gemm (30 µs) and one relu (10 µs), measured at 80 µs a step."""
-    meta = TraceMeta(
-        format="foretrace",
-        source="literal",
-        unprofiled_step_ns=unprofiled_step_ns,
-        batch_size=batch,
-    )
-    tasks = [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)]
-    return literal(tasks, wrap=True, meta=meta, measured_step_ns=80_000)
 
 
 def test_the_ratio_of_the_replays_scales_the_measured_step() -> None:

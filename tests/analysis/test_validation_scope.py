@@ -14,8 +14,8 @@ from foretrace.analysis.validation_scope import describe_setting, is_within
 from foretrace.tracer.trace import Device
 from foretrace.transforms.scenario import apply, parse_scenario
 from tests.support.jobs.gradients import cpu_job, gpu_job
+from tests.support.jobs.recorded_ddp import recorded_job
 from tests.support.measured.pairs import pair
-from tests.transforms.distributed.ddp.test_recorded import recorded_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,8 +22,7 @@ from foretrace.batch.items import (
     version,
 )
 from foretrace.errors import TraceError
-from tests.support.measured.studies import FASTER, write_study
-from tests.support.recordings.kineto import small_trace
+from tests.support.measured.studies import FASTER, write_pair, write_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,24 +31,6 @@ if TYPE_CHECKING:
 def recording(folder: Path, name: str = "a") -> Recording:
     """Return the recording *name* of the study in *folder*."""
     return digested(Recording(name, name, (str(folder / f"{name}.json"),)))
-
-
-def write_pair(folder: Path, name: str = "amp") -> None:
-    """Write a pair of the small recording, 2 ms before and 1 ms after, into *folder*."""
-    folder.mkdir(parents=True, exist_ok=True)
-    side = {"trace": "recording.json", "facts": {}, "mean_ns": 2_000_000}
-    content = {
-        "device": "cuda",
-        "model": "small",
-        "change": name,
-        "scenario": FASTER,
-        "noise": 0.01,
-        "before": side,
-        "after": {**side, "mean_ns": 1_000_000},
-    }
-    (folder / f"{name}.pair.json").write_text(json.dumps(content), "utf-8")
-    packed = lzma.compress(json.dumps(small_trace()).encode())
-    (folder / "recording.json.xz").write_bytes(packed)
 
 
 def test_a_glob_finds_jobs_and_ranks(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 from foretrace.batch.items import Recording, asked, digested, failed, pairs_in
 from foretrace.batch.worker import evaluate
 from foretrace.tracer.readers.load import load, save
-from tests.batch.test_items import write_pair
-from tests.support.measured.studies import FASTER
+from tests.support.measured.studies import FASTER, write_pair
 from tests.support.recordings.kineto import small_trace, write_small_trace
 
 if TYPE_CHECKING:

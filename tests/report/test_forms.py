@@ -7,27 +7,9 @@ from dataclasses import replace
 import pytest
 
 from foretrace.analysis.baseline import Measured
-from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.validation import Validation
 from foretrace.report.forms import as_json, as_text
-
-PREDICTION = Prediction(
-    scenario=("batch_size(n=64)",),
-    measured=Measured(10e6, "unprofiled", (10_000_000,)),
-    replayed_before_ns=10e6,
-    replayed_after_ns=15e6,
-    interval_ns=(14e6, 16e6),
-    step_interval=(1.0, 1.0),
-    status="validated",
-    critical_path_before={"kernel": 10e6},
-    critical_path_after={"kernel": 15e6},
-    costs={"roofline": 0.6, "recorded": 0.4},
-    samples_before=32,
-    samples_after=64,
-    samples=2.0,
-    assumptions=("linear above saturation",),
-    warnings=(),
-)
+from tests.support.measured.predictions import PREDICTION
 
 
 def test_a_larger_batch_is_compared_by_samples() -> None:

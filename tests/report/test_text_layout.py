@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.report.forms import as_text
 from foretrace.report.text_layout import facts, heading, moved, notes, render, table
-from tests.report.test_forms import PREDICTION
+from tests.support.measured.predictions import PREDICTION
 from tests.support.recordings.kineto import write_small_trace
 from tests.support.terminal import on_terminal
 

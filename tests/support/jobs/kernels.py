@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from foretrace.graph.literal import literal
-from foretrace.tracer.trace import Device
+from foretrace.graph.model import Platform
+from foretrace.tracer.trace import Device, TraceMeta
 from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
@@ -115,3 +116,30 @@ def cpu_convolutions() -> Graph:
     """Return a convolution, a norm and a product on a CPU, 100 ns each."""
     names = ["aten::mkldnn_convolution", "aten::native_batch_norm", "aten::addmm"]
     return literal([(name, "host", 0, 100, "forward") for name in names])
+
+
+def two_kernels(**settings: object) -> Graph:
+    """Build two launches on one thread and their kernels on one stream."""
+    return literal(
+        [
+            ("cudaLaunchKernel", "launch", 0, 5, "forward"),
+            ("cudaLaunchKernel", "launch", 0, 5, "forward"),
+            ("gemm", "kernel", 1, 50, "forward"),
+            ("relu", "kernel", 1, 70, "forward"),
+        ],
+        [(0, 2, "launch", 6), (1, 3, "launch", 6)],
+        platform=Platform(gap_ns={("kernel", "kernel"): 2}, launch_ns=4),
+        **settings,
+    )
+
+
+def device_bound(*, unprofiled_step_ns: tuple[int, ...] = (), batch: int | None = None) -> Graph:
+    """Return a stream of one gemm (30 µs) and one relu (10 µs), measured at 80 µs a step."""
+    meta = TraceMeta(
+        format="foretrace",
+        source="literal",
+        unprofiled_step_ns=unprofiled_step_ns,
+        batch_size=batch,
+    )
+    tasks = [("gemm", "kernel", 0, 30_000, None), ("relu", "kernel", 0, 10_000, None)]
+    return literal(tasks, wrap=True, meta=meta, measured_step_ns=80_000)

@@ -97,3 +97,10 @@ def without_sharing(graph: Graph) -> Graph:
 def transfer_ns(graph: Graph) -> int:
     """Return what one of the transfers between stages takes."""
     return int(graph.tasks["work_ns"][graph.tasks["kind"] == "p2p"].iloc[0])
+
+
+def cpu_job_with_layers() -> Graph:
+    """Return two layers on a CPU whose recorder saw a parameter of 1 MB in each."""
+    graph = cpu_layers()
+    seen = {"parameters": [["0.weight", [250_000], 4], ["1.weight", [250_000], 4]]}
+    return replace(graph, meta=replace(graph.meta, extra=seen))

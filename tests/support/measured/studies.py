@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import lzma
 from typing import TYPE_CHECKING
 
 from foretrace.batch.rows import Row
-from tests.support.recordings.kineto import write_small_trace
+from tests.support.recordings.kineto import small_trace, write_small_trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,3 +52,21 @@ def row(recording: str = "a", **settings: object) -> Row:
     }
     values |= {"key": f"key of {recording}", "version": "0.1.0", "recording": recording}
     return Row(**{**values, **settings})  # type: ignore[arg-type]
+
+
+def write_pair(folder: Path, name: str = "amp") -> None:
+    """Write a pair of the small recording, 2 ms before and 1 ms after, into *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    side = {"trace": "recording.json", "facts": {}, "mean_ns": 2_000_000}
+    content = {
+        "device": "cuda",
+        "model": "small",
+        "change": name,
+        "scenario": FASTER,
+        "noise": 0.01,
+        "before": side,
+        "after": {**side, "mean_ns": 1_000_000},
+    }
+    (folder / f"{name}.pair.json").write_text(json.dumps(content), "utf-8")
+    packed = lzma.compress(json.dumps(small_trace()).encode())
+    (folder / "recording.json.xz").write_bytes(packed)

@@ -13,8 +13,8 @@ from foretrace.transforms.cluster.cost_tables import CostEntry, make_table, writ
 from foretrace.transforms.cluster.file import MOST_BYTES, parse_cluster, presets
 from foretrace.transforms.cluster.presets import check, load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
+from tests.support.clusters import BOX
 from tests.support.paths import ROOT
-from tests.transforms.cluster.test_presets import BOX
 
 if TYPE_CHECKING:
     from pathlib import Path

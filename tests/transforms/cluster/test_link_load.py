@@ -16,7 +16,7 @@ from foretrace.transforms.cluster.link_load import (
     tree_traffic,
 )
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
-from tests.transforms.cluster.test_presets import BOX
+from tests.support.clusters import BOX
 
 PAIRS = parse_cluster(BOX, "box")
 """Two machines of two devices: 10 bytes per ns on the bus, 2 x 5 to the outside."""

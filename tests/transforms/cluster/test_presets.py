@@ -11,33 +11,10 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.file import parse_cluster, presets
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.costs.devices import find_device
+from tests.support.clusters import BOX
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-BOX = """
-transport = "nccl"
-devices = ["a", "b"]
-machines = 2
-
-[links.bus]
-medium = "pcie"
-gb_per_s = 10
-
-[links.nic]
-medium = "network"
-gb_per_s = 5
-latency_ns = 2000
-
-[[wire]]
-link = "bus"
-pairs = [["a", "hub"], ["b", "hub"]]
-
-[[wire]]
-link = "nic"
-count = 2
-pairs = [["hub", "network"]]
-"""
 
 
 @pytest.mark.parametrize("name", presets())

@@ -17,7 +17,7 @@ from foretrace.transforms.cluster.topology import (
     topology_of,
     way,
 )
-from tests.transforms.cluster.test_presets import BOX
+from tests.support.clusters import BOX
 
 MESH, SWITCH, BUS = (load_cluster(name, 2) for name in ("dgx-1v", "dgx-a100", "pcie-box"))
 

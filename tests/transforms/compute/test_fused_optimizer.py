@@ -18,8 +18,8 @@ from foretrace.transforms.costs.optimizer_traffic import (
     find_update,
     memory_passes,
 )
+from tests.support.edges import links
 from tests.support.jobs.simple import META, cpu_job, gpu_job
-from tests.transforms.edit.test_primitives import links
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
-from foretrace.graph.model import Platform
 from foretrace.transforms.edit.primitives import (
     insert,
     insert_kernels,
@@ -21,31 +18,8 @@ from foretrace.transforms.edit.primitives import (
     scale_lags,
 )
 from foretrace.transforms.edit.select import require, select, within_operator
-
-if TYPE_CHECKING:
-    from foretrace.graph.model import Graph
-
-
-def links(graph: Graph, *kinds: str) -> list[tuple[int, int, int, int]]:
-    """Return (src, dst, lag, shift) of the edges of *kinds*, sorted."""
-    edges = graph.edges[graph.edges["kind"].isin(kinds)]
-    rows = edges[["src", "dst", "lag_ns", "shift"]].to_numpy().tolist()
-    return sorted(tuple(row) for row in rows)
-
-
-def two_kernels(**settings: object) -> Graph:
-    """Build two launches on one thread and their kernels on one stream."""
-    return literal(
-        [
-            ("cudaLaunchKernel", "launch", 0, 5, "forward"),
-            ("cudaLaunchKernel", "launch", 0, 5, "forward"),
-            ("gemm", "kernel", 1, 50, "forward"),
-            ("relu", "kernel", 1, 70, "forward"),
-        ],
-        [(0, 2, "launch", 6), (1, 3, "launch", 6)],
-        platform=Platform(gap_ns={("kernel", "kernel"): 2}, launch_ns=4),
-        **settings,
-    )
+from tests.support.edges import links
+from tests.support.jobs.kernels import two_kernels
 
 
 def test_scale_multiplies_work_and_says_why() -> None:

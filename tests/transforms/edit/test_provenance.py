@@ -21,7 +21,7 @@ from foretrace.transforms.edit.provenance import (
     warnings,
 )
 from foretrace.transforms.scenario import apply, parse_scenario
-from tests.analysis.test_prediction import device_bound
+from tests.support.jobs.kernels import device_bound
 from tests.support.jobs.simple import cpu_job, gpu_job
 
 if TYPE_CHECKING:

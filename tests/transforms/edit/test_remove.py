@@ -8,7 +8,8 @@ import pytest
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.transforms.edit.remove import remove
-from tests.transforms.edit.test_primitives import links, two_kernels
+from tests.support.edges import links
+from tests.support.jobs.kernels import two_kernels
 
 
 def test_a_kernel_goes_with_its_launch() -> None:

@@ -10,7 +10,7 @@ from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.transforms.edit.repeat import repeat
-from tests.transforms.edit.test_primitives import links
+from tests.support.edges import links
 
 
 def test_copies_stand_between_block_and_rest() -> None:

@@ -15,7 +15,6 @@ from foretrace.analysis.prediction import predict
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
-from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.batching.batch_size import batch_size
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.compute.amp.amp import amp
@@ -25,6 +24,7 @@ from foretrace.transforms.measured.apply import apply_measured
 from foretrace.transforms.measured.calibration import attach
 from foretrace.transforms.measured.operator_matching import entries_of_operators
 from foretrace.transforms.scenario import parse_scenario
+from tests.support.jobs.operators import BEFORE, OPERATORS, linear_job
 from tests.support.recordings.calibrations import BF16, FP32, calibration
 
 if TYPE_CHECKING:
@@ -32,40 +32,16 @@ if TYPE_CHECKING:
     from foretrace.transforms.measured.calibration import Calibration
 
 CHANGE = "channels_last()"
-OPERATORS: dict[str, Any] = {
-    "name": ["aten::linear", "aten::addmm", "aten::copy_", "aten::relu", "aten::mul_"],
-    "parent": [-1, 0, 1, -1, -1],
-    "step": [0] * 5,
-    "phase": ["forward", "forward", "forward", "forward", "optimizer"],
-    "duration_ns": [1_300, 1_200, 200, 400, 900],
-}
-
-
-def job(**settings: Any) -> Graph:
-    """Return linear(addmm(copy_)), relu and an update: 100 + 1,000 + 200 + 400 + 900 ns."""
-    names = [*OPERATORS["name"]]
-    work = [100, 1_000, 200, 400, 900]
-    tasks = [
-        (name, "host", 0, ns, phase)
-        for name, ns, phase in zip(names, work, OPERATORS["phase"], strict=True)
-    ]
-    meta = TraceMeta(format="foretrace", source="x", batch_size=4, optimizer={"kind": "loop"})
-    columns = {"operator": np.arange(5, dtype=np.int32)}
-    given = {"columns": columns, "operators": OPERATORS, "meta": meta, "lag_ns": 10, "wrap": True}
-    return literal(tasks, **{**given, **settings})
-
-
-BEFORE = [("aten::addmm", FP32, 1_000.0), ("aten::relu_", FP32, 400.0)]
 
 
 def with_after(*after: Any, change: str = CHANGE, **more: Any) -> Graph:
     """Return the job with a calibration that tells of one change."""
-    return attach(job(), calibration(BEFORE, {change: after}, **more))
+    return attach(linear_job(), calibration(BEFORE, {change: after}, **more))
 
 
 def test_an_operator_stands_for_all_inside_it() -> None:
     """Addmm takes the copy inside it along; in-place forms are the same; the update is left out."""
-    found = entries_of_operators(job(), calibration(BEFORE).before)
+    found = entries_of_operators(linear_job(), calibration(BEFORE).before)
 
     assert found.tolist() == [-1, 0, 0, 1, -1, -1]
 
@@ -74,7 +50,7 @@ def test_lists_that_differ_keep_their_common_parts() -> None:
     """An entry that was never recorded does not stop the search."""
     listed = [("aten::tanh", FP32, 1.0), BEFORE[0], ("aten::addmm", FP32, 1.0), BEFORE[1]]
 
-    found = entries_of_operators(job(), calibration(listed).before)
+    found = entries_of_operators(linear_job(), calibration(listed).before)
 
     assert found.tolist()[1] in (1, 2)
     assert found.tolist()[3] == 3
@@ -182,8 +158,8 @@ def test_what_was_not_timed_keeps_its_rule() -> None:
 )
 def test_a_calibration_that_does_not_tell_changes_nothing(told: Calibration) -> None:
     """Another change, an empty list, another job, and too little that could be timed."""
-    assert apply_measured(attach(job(), told), channels_last) is None
-    assert apply_measured(job(), channels_last) is None
+    assert apply_measured(attach(linear_job(), told), channels_last) is None
+    assert apply_measured(linear_job(), channels_last) is None
 
 
 def test_on_a_device_kernels_take_the_ratio_of_kernels() -> None:
@@ -239,7 +215,7 @@ def test_the_update_takes_the_ratio_of_whole_segments() -> None:
         BEFORE,
         segments={("optimizer", ""): 3_000.0, ("optimizer", "fused_optimizer()"): 1_000.0},
     )
-    graph = job()
+    graph = linear_job()
     tasks = graph.tasks.assign(phase=graph.tasks["phase"].cat.set_categories(["optimizer"]))
     tasks.loc[3, "phase"] = "optimizer"
     graph = attach(replace(graph, tasks=tasks), told)
@@ -257,8 +233,8 @@ def test_a_prediction_says_how_much_is_measured() -> None:
         BEFORE, {"amp": [("aten::addmm", FP32, 500.0, 0), ("aten::relu", FP32, 400.0, 1)]}
     )
 
-    found = predict(job(), parse_scenario(["amp"]), told)
-    other = predict(job(), parse_scenario(["batch_size(n=8)"]), told)
+    found = predict(linear_job(), parse_scenario(["amp"]), told)
+    other = predict(linear_job(), parse_scenario(["batch_size(n=8)"]), told)
 
     assert found.costs["measured"] == pytest.approx(600 / 2_000)
     assert not any("calibration" in warning for warning in found.warnings)
@@ -271,7 +247,7 @@ def test_equal_timings_change_nothing(times: list[tuple[float, float]]) -> None:
     """Whatever the benchmark says, a new form as fast as the old one predicts the same step."""
     before = [(name, FP32, ns) for (name, _, _), (ns, _) in zip(BEFORE, times, strict=True)]
     after = [(name, FP32, ns, i) for i, (name, _, ns) in enumerate(before)]
-    graph = attach(job(), calibration(before, {CHANGE: after}))
+    graph = attach(linear_job(), calibration(before, {CHANGE: after}))
 
     changed = apply_measured(graph, channels_last)
 
@@ -301,7 +277,7 @@ def test_accumulated_gradients_take_what_was_measured() -> None:
 def test_a_calibration_for_other_shapes_is_not_taken() -> None:
     """A file left over from a run with another batch names the same operators."""
     shapes = ["[[4,8],[8,8]]", "[[4],[4,8]]", "[[]]", None, "[[8]]"]
-    graph = job(operators={**OPERATORS, "shapes": pd.Categorical(shapes)})
+    graph = linear_job(operators={**OPERATORS, "shapes": pd.Categorical(shapes)})
     of_four, of_sixteen = (f'[{{"dtype": "float32", "shape": [{n}]}}]' for n in (4, 16))
 
     taken = {
@@ -325,7 +301,7 @@ def test_a_calibration_for_other_shapes_is_not_taken() -> None:
 def test_what_stays_as_it_is_needs_no_time() -> None:
     """An operator with the same arguments keeps its recorded cost, timed or not."""
     graph = attach(
-        job(),
+        linear_job(),
         calibration(
             [BEFORE[0], ("aten::relu", FP32, np.nan)],
             {CHANGE: [("aten::addmm", FP32, 500.0, 0), ("aten::relu", FP32, np.nan, 1)]},

@@ -12,9 +12,9 @@ from foretrace.errors import TransformError
 from foretrace.transforms.measured.calibration import attach, calibration_of
 from foretrace.transforms.measured.job_identity import is_same_job
 from foretrace.transforms.scenario import parse_scenario
+from tests.support.jobs.operators import BEFORE, linear_job
 from tests.support.jobs.simple import gpu_job
 from tests.support.recordings.calibrations import FP32, calibration
-from tests.transforms.measured.test_apply import BEFORE, job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -25,7 +25,7 @@ FUSED = "fused_optimizer(kind='fused')"
 
 def recorded(**meta: Any) -> Graph:
     """Return the job of the measured costs, with more known of it."""
-    graph = job()
+    graph = linear_job()
     return replace(graph, meta=replace(graph.meta, **meta))
 
 
@@ -82,7 +82,7 @@ def test_without_operators_there_is_nothing_to_compare() -> None:
     """A list of segments alone, or a recording that shows no operators, is believed."""
     alone = calibration([], segments=SEGMENTS)
 
-    assert calibration_of(attach(job(), alone)) is alone
+    assert calibration_of(attach(linear_job(), alone)) is alone
     assert is_same_job(gpu_job(), calibration(BEFORE).before)
 
 

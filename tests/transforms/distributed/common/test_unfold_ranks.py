@@ -18,9 +18,8 @@ from foretrace.transforms.distributed.common.unfold_ranks import count_alike, se
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.distributed.straggler import straggler
 from foretrace.transforms.registry import TRANSFORMS
-from tests.support.jobs.layers import cpu_layers, gpu_layers
+from tests.support.jobs.layers import cpu_job_with_layers, cpu_layers, gpu_layers
 from tests.support.jobs.simple import cpu_job, gpu_job
-from tests.transforms.distributed.pipeline.test_pipeline import cpu_job_with_layers
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph

@@ -15,7 +15,13 @@ from foretrace.transforms.batching.gradient_accumulation import gradient_accumul
 from foretrace.transforms.cluster.presets import ethernet
 from foretrace.transforms.distributed.pipeline.pipeline import pipeline
 from foretrace.transforms.edit.provenance import samples
-from tests.support.jobs.layers import cpu_layers, gpu_layers, transfer_ns, without_sharing
+from tests.support.jobs.layers import (
+    cpu_job_with_layers,
+    cpu_layers,
+    gpu_layers,
+    transfer_ns,
+    without_sharing,
+)
 from tests.support.jobs.simple import cpu_job
 
 if TYPE_CHECKING:
@@ -178,13 +184,6 @@ def test_replicas_add_up_their_gradients_after_the_last_backward_pass() -> None:
     assert len(changed.state.workers.devices) == 8
     grown = replay(changed).step_ns - replay(alone).step_ns
     assert grown == pytest.approx(sums["work_ns"].iloc[0], rel=0.01)
-
-
-def cpu_job_with_layers() -> Graph:
-    """Return two layers on a CPU whose recorder saw a parameter of 1 MB in each."""
-    graph = cpu_layers()
-    seen = {"parameters": [["0.weight", [250_000], 4], ["1.weight", [250_000], 4]]}
-    return replace(graph, meta=replace(graph.meta, extra=seen))
 
 
 def test_replicas_on_devices_add_up_behind_the_last_kernel() -> None:
