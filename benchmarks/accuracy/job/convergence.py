@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from foretrace.errors import RefusedError
 from foretrace.job.convergence.forecast import steps_to_loss
@@ -65,8 +66,6 @@ class Asked:
 
 def read_runs(path: Path) -> dict[str, LossLog]:
     """Return the logs of the study, by run."""
-    import pyarrow.parquet as pq
-
     table = pq.read_table(path)
     names = np.array(table["run"].to_pylist())
     steps, losses, rates = (table[name].to_numpy().astype(float) for name in ("step", "loss", "lr"))

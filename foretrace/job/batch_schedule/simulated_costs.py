@@ -110,10 +110,8 @@ def between(small: Baseline, large: Baseline, size: int) -> float:
     at = (size - least) / (most - least)
     first_ns = small.timeline.step_ns
     between_ns, last_ns = (replay(_grow(*graphs, share)).step_ns for share in (at, 1.0))
-    correction = (
-        1 - at
-    ) * small.measured.step_ns / first_ns + at * large.measured.step_ns / last_ns
-    return float(between_ns * correction)
+    missed = (1 - at) * small.measured.step_ns / first_ns, at * large.measured.step_ns / last_ns
+    return float(between_ns * sum(missed))
 
 
 def _grow(small: Graph, large: Graph, at: float) -> Graph:

@@ -16,6 +16,7 @@ from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
 from foretrace.job.resources.grid import Job, Machine
 from foretrace.job.resources.throughput import Storage, pace
+from foretrace.tracer.recording.effective_cores import effective_cores
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.host.dataloader import HANDOVER_CPU_NS, HANDOVER_NS
@@ -123,8 +124,6 @@ def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine
     cores = machine.cores or recorded or max(given.grid.cores)
     effective = machine.effective_cores or float(cores)
     if probe:
-        from foretrace.tracer.recording.effective_cores import effective_cores
-
         effective = effective_cores(cores)
     if effective > cores and not probe:
         raise RefusedError(f"[machine] effective_cores = {effective:g} of {cores} cores")

@@ -96,7 +96,7 @@ def test_the_machine_is_the_recorded_one() -> None:
 def test_effective_cores_are_measured_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here, for as many cores as the machine has."""
     monkeypatch.setattr(
-        "foretrace.tracer.recording.effective_cores.effective_cores", lambda cores: cores / 2
+        "foretrace.job.resources.recorded_loader.effective_cores", lambda cores: cores / 2
     )
 
     assert machine_of(given(), recorded(), probe=True).effective_cores == 1.0
