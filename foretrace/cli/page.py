@@ -44,7 +44,7 @@ def report(
     from foretrace import __version__
     from foretrace.analysis.baseline import run_experiment
     from foretrace.analysis.prediction import predict_from
-    from foretrace.job.whole import read_plan, whole_job
+    from foretrace.job.whole import forecast_whole_job, read_job_description
     from foretrace.page.data import outlook, view
     from foretrace.page.html import write_page
     from foretrace.report.forms import as_keys, as_text
@@ -53,7 +53,7 @@ def report(
     from foretrace.util.progress import stage
 
     scenario = parse_scenario(transforms) if transforms else ()
-    plan = None if job is None else read_plan(job)
+    plan = None if job is None else read_job_description(job)
     check_writable(out)
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("replaying"):
@@ -64,7 +64,7 @@ def report(
     prediction = predict_from(experiment)
     text = as_text(prediction)
     if plan is not None:
-        answers = whole_job(graph, prediction, plan)
+        answers = forecast_whole_job(graph, prediction, plan)
         data, text = {**data, "whole_job": as_keys(answers)}, text + as_text(answers)
     write_page(data, text, out)
     sys.stdout.write(f"wrote {out}: open it in a browser\n")

@@ -33,10 +33,10 @@ class Answer:
         if not (math.isfinite(self.value) and self.low <= self.value <= self.high):
             raise ValueError(f"{self.value} is not inside {self.low} … {self.high}")
 
-    def scaled(self, factor: float, unit: str) -> Answer:
+    def scale(self, factor: float, unit: str) -> Answer:
         """Return the answer times a positive *factor* that is known exactly.
 
-        >>> Answer(2.0, 1.0, 4.0, "s").scaled(60, "USD").high
+        >>> Answer(2.0, 1.0, 4.0, "s").scale(60, "USD").high
         240.0
         """
         ends = (self.value * factor, self.low * factor, self.high * factor)
@@ -55,8 +55,8 @@ class Answer:
         value = self.value * other.value
         below = math.hypot(1 - self.low / self.value, 1 - other.low / other.value)
         above = math.hypot(self.high / self.value - 1, other.high / other.value - 1)
-        known = self.status == other.status == VALIDATED
-        status = VALIDATED if known else UNVALIDATED
+        is_validated = self.status == other.status == VALIDATED
+        status = VALIDATED if is_validated else UNVALIDATED
         ends = (value * max(1 - below, 0.0), value * (1 + above))
         return Answer(value, *ends, unit, min(self.level, other.level), status)
 

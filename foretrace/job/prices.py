@@ -20,7 +20,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Counts = Annotated[tuple[Count, ...], msgspec.Meta(min_length=1)]
 
 
-class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RentalMachine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of machine that trains.
 
     ``count`` lists how many of them to consider. ``network`` is the rate of a machine with one
@@ -45,7 +45,7 @@ class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"{self.name}: say with cluster=... what joins its {self.devices}")
 
 
-class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RentalServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of machine that serves parameters; ``count`` as for `Machine`."""
 
     name: str
@@ -60,8 +60,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A price list, all prices in one ``currency``."""
 
-    machine: Annotated[tuple[Machine, ...], msgspec.Meta(min_length=1)]
-    server: tuple[Server, ...] = ()
+    machine: Annotated[tuple[RentalMachine, ...], msgspec.Meta(min_length=1)]
+    server: tuple[RentalServer, ...] = ()
     currency: str = "USD"
 
 

@@ -27,7 +27,7 @@ class Table:
 
 @dataclass(frozen=True)
 class JobReport:
-    """What a command of ``foretrace job`` found."""
+    """What a command of ``foretrace job`` answers."""
 
     title: str
     answers: Mapping[str, Answer]
@@ -93,6 +93,6 @@ def number(value: Cell) -> str:
     return f"{value:.4g}"
 
 
-def _table(found: Table) -> Blocks:
-    rows = [[number(cell) for cell in row] for row in found.rows]
-    return [heading(found.title), table("r" * len(found.columns), rows, found.columns)]
+def _table(each: Table) -> Blocks:
+    rows = [[number(cell) for cell in row] for row in each.rows]
+    return [heading(each.title), table("r" * len(each.columns), rows, each.columns)]

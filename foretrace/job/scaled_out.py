@@ -88,14 +88,14 @@ def predict_spread(graph: Graph, spreads: Sequence[Spread]) -> list[Outcome]:
     TransformError
         A what-if cannot be read, or the recorded step has no work.
     """
-    written = [_written(spread, graph) for spread in spreads]
+    written = [_write_scenario(spread, graph) for spread in spreads]
     unique = list(dict.fromkeys(each for each in written if isinstance(each, tuple)))
-    found = predict_many(graph, [parse_scenario(each) for each in unique])
-    known = dict(zip(unique, found, strict=True))
-    return [known[each] if isinstance(each, tuple) else each for each in written]
+    outcomes = predict_many(graph, [parse_scenario(each) for each in unique])
+    by_scenario = dict(zip(unique, outcomes, strict=True))
+    return [by_scenario[each] if isinstance(each, tuple) else each for each in written]
 
 
-def _written(spread: Spread, graph: Graph) -> tuple[str, ...] | RefusedError:
+def _write_scenario(spread: Spread, graph: Graph) -> tuple[str, ...] | RefusedError:
     try:
         return spread.scenario(graph.meta.batch_size, graph.meta.world_size)
     except RefusedError as error:

@@ -1,7 +1,8 @@
 """The whole job: how many steps, how long each, how long all, at what cost; before and after.
 
-In: a recording, a prediction from it, and a file that says what the job is (`Plan`). Out: answers.
-What cannot be answered stands among the warnings with its reason, and what rests on it is left out.
+In: a recording, a prediction from it, and a file that says what the job is (`JobDescription`).
+Out: answers. What cannot be answered stands among the warnings with its reason, and what rests on
+it is left out.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ import msgspec
 
 from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, exactly
-from foretrace.job.convergence.forecast import steps_to_loss
+from foretrace.job.convergence.forecast import forecast_steps_to_loss
 from foretrace.job.convergence.loss_log import losses_of_steps
 from foretrace.job.prices import check_price
 from foretrace.job.report import JobReport, Table
-from foretrace.job.runtime.recorded_steps import change_of, logged_steps, recorded_steps, total_of
-from foretrace.job.runtime.report import Asked, find
+from foretrace.job.runtime.recorded_steps import (
+    change_of,
+    read_logged_steps,
+    read_recorded_steps,
+    total_of,
+)
+from foretrace.job.runtime.report import RuntimeQuestion, forecast_job
 from foretrace.util.toml_file import read_toml
 
 if TYPE_CHECKING:
@@ -53,7 +59,7 @@ class Rent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_price(self.name, self.price_per_hour)
 
 
-class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JobDescription(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a job is: ``steps``, or the loss at which it ends and the ``losses`` so far.
 
     Steps are those of the recorded batch. ``next_change`` is the step at which the learning rate
@@ -83,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"next_change = {self.next_change} is no step to come")
 
 
-def read_plan(path: Path) -> Plan:
+def read_job_description(path: Path) -> JobDescription:
     """Read what a job is; files that it names lie beside it.
 
     Raises
@@ -91,51 +97,55 @@ def read_plan(path: Path) -> Plan:
     RefusedError
         It is no TOML, has an unknown key, does not say how long the job is, or has no price.
     """
-    found = read_toml(path, Plan)
+    description = read_toml(path, JobDescription)
     beside = {
         name: str(path.parent / name_of)
         for name in ("losses", "samples")
-        if (name_of := getattr(found, name)) is not None
+        if (name_of := getattr(description, name)) is not None
     }
     for name, place in beside.items():
         if not Path(place).is_file():
             raise RefusedError(f"{path}: {name}: there is no file {place}")
-    return msgspec.structs.replace(found, **beside)
+    return msgspec.structs.replace(description, **beside)
 
 
-def whole_job(graph: Graph, change: Prediction, plan: Plan) -> JobReport:
+def forecast_whole_job(graph: Graph, change: Prediction, job: JobDescription) -> JobReport:
     """Return the answers about the job that *graph* shows, before and after the *change*.
 
     Answers are named ``step``, ``steps``, ``job`` and ``cost``, and the same with `` after``.
     """
     warnings: list[str] = []
-    steps = _unless_refused(lambda: _steps(plan, warnings), warnings)
+    steps = _unless_refused(lambda: _steps(job, warnings), warnings)
     count = UNKNOWN if steps is None else steps.value
-    found = _unless_refused(lambda: _runtime(graph, plan, count, warnings), warnings)
-    answers = found and _unless_refused(lambda: _sides(found, steps, change, plan), warnings)
+    runtime = _unless_refused(lambda: _forecast_runtime(graph, job, count, warnings), warnings)
+    answers = runtime and _unless_refused(lambda: _sides(runtime, steps, change, job), warnings)
     return JobReport(
-        _title(change, plan),
+        _title(change, job),
         answers or {},
-        tables=(_rented(plan),) if plan.rent else (),
+        tables=(_list_rent(job),) if job.rent else (),
         assumptions=((BATCH,) if change.samples != 1 else ()) + change.assumptions,
         warnings=(*warnings, *change.warnings),
     )
 
 
-def _title(change: Prediction, plan: Plan) -> str:
-    job = f"{plan.steps:,} steps" if plan.steps else f"training to a loss of {plan.target:g}"
-    return f"The whole job: {job}" + (f", {' + '.join(change.scenario)}" if change.scenario else "")
-
-
-def _steps(plan: Plan, warnings: list[str]) -> Answer:
-    """Return the steps of the recorded batch, given or forecast from the losses so far."""
-    if plan.losses is None or plan.target is None:
-        return exactly(plan.steps or 0, "steps")
-    found = steps_to_loss(
-        losses_of_steps(Path(plan.losses)), plan.target, next_change=plan.next_change
+def _title(change: Prediction, job: JobDescription) -> str:
+    length = f"{job.steps:,} steps" if job.steps else f"training to a loss of {job.target:g}"
+    return f"The whole job: {length}" + (
+        f", {' + '.join(change.scenario)}" if change.scenario else ""
     )
-    warnings += found.warnings
-    return found.answer
+
+
+def _steps(job: JobDescription, warnings: list[str]) -> Answer:
+    """Return the steps of the recorded batch, given or forecast from the losses so far."""
+    if job.losses is None or job.target is None:
+        return exactly(job.steps or 0, "steps")
+    convergence = forecast_steps_to_loss(
+        losses_of_steps(Path(job.losses)),
+        job.target,
+        next_change=job.next_change,
+    )
+    warnings += convergence.warnings
+    return convergence.answer
 
 
 def _unless_refused(answer: Callable[[], T], warnings: list[str]) -> T | None:
@@ -147,51 +157,54 @@ def _unless_refused(answer: Callable[[], T], warnings: list[str]) -> T | None:
         return None
 
 
-def _runtime(graph: Graph, plan: Plan, steps: float, warnings: list[str]) -> Runtime:
+def _forecast_runtime(
+    graph: Graph, job: JobDescription, steps: float, warnings: list[str]
+) -> Runtime:
     """Return the time of the unchanged job; what its samples lack goes to *warnings*."""
-    known = recorded_steps(graph)
-    if plan.samples is not None:
-        known = logged_steps(Path(plan.samples), plan.column)
-    warnings += known.warnings
-    return find(known, Asked(steps, known.skip))
+    if job.samples is None:
+        samples = read_recorded_steps(graph)
+    else:
+        samples = read_logged_steps(Path(job.samples), job.column)
+    warnings += samples.warnings
+    return forecast_job(samples, RuntimeQuestion(steps, samples.skip))
 
 
 def _sides(
-    found: Runtime, steps: Answer | None, change: Prediction, plan: Plan
+    runtime: Runtime, steps: Answer | None, change: Prediction, job: JobDescription
 ) -> dict[str, Answer]:
     """Return the answers before the change, and those after it if there is one."""
-    before = {"step": found.step}
-    after = {"step": found.step.times(change_of(change), "s")}
+    before = {"step": runtime.step}
+    after = {"step": runtime.step.times(change_of(change), "s")}
     if steps is not None:
-        before |= {"steps": steps, "job": _total(found, found.step, steps)}
-        fewer = _seen(steps, change.samples)
-        after |= {"steps": fewer, "job": total_of(found, after["step"], fewer)}
-    if steps is not None and plan.rent:
-        before["cost"] = _cost(before["job"], plan, [each.before for each in plan.rent])
-        after["cost"] = _cost(after["job"], plan, [each.count for each in plan.rent])
+        before |= {"steps": steps, "job": _total(runtime, runtime.step, steps)}
+        fewer = _count_steps(steps, change.samples)
+        after |= {"steps": fewer, "job": total_of(runtime, after["step"], fewer)}
+    if steps is not None and job.rent:
+        before["cost"] = _cost(before["job"], job, [each.before for each in job.rent])
+        after["cost"] = _cost(after["job"], job, [each.count for each in job.rent])
     return before | ({f"{name} after": a for name, a in after.items()} if change.scenario else {})
 
 
-def _total(found: Runtime, step: Answer, steps: Answer) -> Answer:
+def _total(runtime: Runtime, step: Answer, steps: Answer) -> Answer:
     """Return the time of the unchanged job, part of which was measured."""
-    return found.total if steps.low == steps.high else total_of(found, step, steps)
+    return runtime.total if steps.low == steps.high else total_of(runtime, step, steps)
 
 
-def _seen(steps: Answer, samples: float) -> Answer:
+def _count_steps(steps: Answer, samples: float) -> Answer:
     """Return in how many steps of *samples* times as many samples as many are seen."""
-    fewer = steps.scaled(1 / samples, "steps")
+    fewer = steps.scale(1 / samples, "steps")
     return fewer if samples == 1 else replace(fewer, status=UNVALIDATED)
 
 
-def _cost(job: Answer, plan: Plan, counts: Sequence[int]) -> Answer:
-    prices = (each.price_per_hour for each in plan.rent)
+def _cost(time: Answer, job: JobDescription, counts: Sequence[int]) -> Answer:
+    prices = (each.price_per_hour for each in job.rent)
     per_hour = sum(count * price for count, price in zip(counts, prices, strict=True))
-    return job.scaled(per_hour / HOUR, plan.currency)
+    return time.scale(per_hour / HOUR, job.currency)
 
 
-def _rented(plan: Plan) -> Table:
-    columns = ("machine", "before", "after", f"{plan.currency} per hour")
+def _list_rent(job: JobDescription) -> Table:
+    columns = ("machine", "before", "after", f"{job.currency} per hour")
     rows: list[list[Cell]] = [
-        [each.name, each.before, each.count, each.price_per_hour] for each in plan.rent
+        [each.name, each.before, each.count, each.price_per_hour] for each in job.rent
     ]
     return Table("Machines", columns, rows)

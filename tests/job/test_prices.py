@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.errors import RefusedError
-from foretrace.job.prices import Machine, Server, read_prices
+from foretrace.job.prices import RentalMachine, RentalServer, read_prices
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,8 @@ def test_machines_and_servers_are_read(tmp_path: Path) -> None:
     """Every kind with its price, how many of it, and its network."""
     found = read_prices(listed(tmp_path, LIST))
 
-    assert found.machine == (Machine("small", 0.5, (1, 2), network="10Gbps"),)
-    assert found.server == (Server("ps", 0.1, (1,)),)
+    assert found.machine == (RentalMachine("small", 0.5, (1, 2), network="10Gbps"),)
+    assert found.server == (RentalServer("ps", 0.1, (1,)),)
     assert found.currency == "EUR"
 
 

@@ -14,7 +14,7 @@ from foretrace.cli import app as cli
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
 from foretrace.job.answer import UNVALIDATED, VALIDATED
-from foretrace.job.whole import Plan, Rent, read_plan, whole_job
+from foretrace.job.whole import JobDescription, Rent, forecast_whole_job, read_job_description
 from foretrace.tracer.readers.load import load, save
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.recordings.kineto import write_small_trace
@@ -49,7 +49,9 @@ def test_steps_times_their_length_times_the_price(recorded: str) -> None:
     graph = build(load(recorded))
     change = predict(graph, parse_scenario(DOUBLED))
 
-    found = whole_job(graph, change, Plan(steps=500, rent=[Rent("gpu", 3.6, count=2)])).answers
+    found = forecast_whole_job(
+        graph, change, JobDescription(steps=500, rent=[Rent("gpu", 3.6, count=2)])
+    ).answers
 
     ratio = change.predicted_ns / change.measured.step_ns
     assert found["step"].value == pytest.approx(0.00101)
@@ -66,7 +68,7 @@ def test_without_a_change_there_is_nothing_after(recorded: str) -> None:
     """And without machines nothing of a cost."""
     graph = build(load(recorded))
 
-    found = whole_job(graph, predict(graph, ()), Plan(steps=500))
+    found = forecast_whole_job(graph, predict(graph, ()), JobDescription(steps=500))
 
     assert set(found.answers) == {"step", "steps", "job"}
     assert found.tables == ()
@@ -76,9 +78,9 @@ def test_without_a_change_there_is_nothing_after(recorded: str) -> None:
 def test_a_job_may_end_at_a_loss(recorded: str, tmp_path: Path) -> None:
     """Its time is as uncertain as its steps and a step together."""
     graph = build(load(recorded))
-    plan = Plan(losses=str(losses(tmp_path)), target=0.22, next_change=float("inf"))
+    plan = JobDescription(losses=str(losses(tmp_path)), target=0.22, next_change=float("inf"))
 
-    found = whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
+    found = forecast_whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
 
     steps, job = found.answers["steps"], found.answers["job"]
     assert found.title.startswith("The whole job: training to a loss of 0.22, ")
@@ -90,9 +92,9 @@ def test_a_job_may_end_at_a_loss(recorded: str, tmp_path: Path) -> None:
 def test_what_is_refused_is_said_and_the_rest_is_answered(recorded: str, tmp_path: Path) -> None:
     """A loss that may never be reached has no steps; a step takes what it takes."""
     graph = build(load(recorded))
-    plan = Plan(losses=str(losses(tmp_path)), target=0.01, rent=[Rent("gpu", 1.0)])
+    plan = JobDescription(losses=str(losses(tmp_path)), target=0.01, rent=[Rent("gpu", 1.0)])
 
-    found = whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
+    found = forecast_whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
 
     assert set(found.answers) == {"step", "step after"}
     assert found.warnings[0].startswith("not answered: 0.01 ")
@@ -102,9 +104,11 @@ def test_samples_of_a_log_go_before_the_recording(recorded: str, tmp_path: Path)
     """A log begins with the start-up, which is paid once, also after the change."""
     np.save(tmp_path / "steps.npy", [5.0, *np.tile([0.10, 0.12, 0.11, 0.13], 15)])
     graph = build(load(recorded))
-    plan = Plan(steps=600, samples=str(tmp_path / "steps.npy"))
+    plan = JobDescription(steps=600, samples=str(tmp_path / "steps.npy"))
 
-    found = whole_job(graph, predict(graph, parse_scenario(["faster_kernels(speedup=2)"])), plan)
+    found = forecast_whole_job(
+        graph, predict(graph, parse_scenario(["faster_kernels(speedup=2)"])), plan
+    )
 
     assert found.answers["job"].value == pytest.approx(5 + 599 * 0.115)
     step = found.answers["step after"].value
@@ -116,8 +120,8 @@ def test_nothing_rests_on_steps_that_drift(recorded: str, tmp_path: Path) -> Non
     np.save(tmp_path / "steps.npy", [*[0.1, 0.11] * 20, *[0.3, 0.31] * 20])
     graph = build(load(recorded))
 
-    found = whole_job(
-        graph, predict(graph, ()), Plan(steps=9999, samples=str(tmp_path / "steps.npy"))
+    found = forecast_whole_job(
+        graph, predict(graph, ()), JobDescription(steps=9999, samples=str(tmp_path / "steps.npy"))
     )
 
     assert found.answers == {}
@@ -129,9 +133,12 @@ def test_a_job_that_ends_within_its_start_up_is_not_changed(
 ) -> None:
     """What its start-up takes after a change was not measured."""
     np.save(tmp_path / "steps.npy", [9.0, 5.0, 3.0, *np.tile([0.10, 0.12, 0.11, 0.13], 15)])
-    graph, plan = build(load(recorded)), Plan(steps=3, samples=str(tmp_path / "steps.npy"))
+    graph, plan = (
+        build(load(recorded)),
+        JobDescription(steps=3, samples=str(tmp_path / "steps.npy")),
+    )
 
-    found = whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
+    found = forecast_whole_job(graph, predict(graph, parse_scenario(DOUBLED)), plan)
 
     assert found.answers == {}
     assert "is over within its start-up of 3" in found.warnings[0]
@@ -147,10 +154,10 @@ def test_files_lie_beside_the_plan(tmp_path: Path) -> None:
     for name in ("l.csv", "s.csv"):
         (tmp_path / name).touch()
 
-    found = read_plan(path)
+    found = read_job_description(path)
 
     assert (found.losses, found.samples) == (str(tmp_path / "l.csv"), str(tmp_path / "s.csv"))
-    assert read_plan(written(tmp_path, PLAN)).rent == [Rent("gpu", 3.6, count=2)]
+    assert read_job_description(written(tmp_path, PLAN)).rent == [Rent("gpu", 3.6, count=2)]
 
 
 def written(folder: Path, text: str) -> Path:
@@ -179,7 +186,7 @@ def written(folder: Path, text: str) -> Path:
 def test_bad_plans_are_one_line(tmp_path: Path, text: str, words: str) -> None:
     """It names the file and what is wrong in it."""
     with pytest.raises(RefusedError) as found:
-        read_plan(written(tmp_path, text))
+        read_job_description(written(tmp_path, text))
 
     assert words in str(found.value)
     assert "\n" not in str(found.value)
@@ -188,7 +195,7 @@ def test_bad_plans_are_one_line(tmp_path: Path, text: str, words: str) -> None:
 def test_a_missing_plan_is_one_line() -> None:
     """It names the file."""
     with pytest.raises(RefusedError, match=r"nowhere\.toml: cannot be read"):
-        read_plan(Path("nowhere.toml"))
+        read_job_description(Path("nowhere.toml"))
 
 
 def test_a_job_of_which_nothing_is_answered_fails(

@@ -10,7 +10,7 @@ import pytest
 from foretrace.analysis.baseline import replay_baseline, run_experiment
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
-from foretrace.job.whole import Plan, Rent, whole_job
+from foretrace.job.whole import JobDescription, Rent, forecast_whole_job
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
 from foretrace.report.forms import as_keys
@@ -34,9 +34,9 @@ def browser() -> Iterator[Any]:
         yield found
 
 
-def address(folder: Path, scenario: Any, plan: Plan) -> str:
+def address(folder: Path, scenario: Any, plan: JobDescription) -> str:
     """Write a report with a whole job and return where it is."""
-    found = whole_job(GRAPH, predict(GRAPH, scenario), plan)
+    found = forecast_whole_job(GRAPH, predict(GRAPH, scenario), plan)
     data = {
         **view(run_experiment(GRAPH, scenario)),
         **outlook(replay_baseline(GRAPH)),
@@ -54,7 +54,7 @@ def rows(page: Any) -> list[list[str]]:
 
 def test_each_figure_has_its_interval_and_status(browser: Any, tmp_path: Path) -> None:
     """360,000 steps of 36.1 ms take 3.61 hours; at 2 USD an hour that is 7.22 USD."""
-    plan = Plan(steps=360_000, rent=[Rent("gpu", 2.0)])
+    plan = JobDescription(steps=360_000, rent=[Rent("gpu", 2.0)])
 
     with opened(browser, address(tmp_path, (), plan)) as page:
         steps, step, job, cost = rows(page)
@@ -71,7 +71,7 @@ def test_each_figure_has_its_interval_and_status(browser: Any, tmp_path: Path) -
 def test_what_is_refused_gives_its_reason(browser: Any, tmp_path: Path) -> None:
     """A job without samples has no answers; the page says why."""
     (tmp_path / "steps.csv").write_text("0.1\n")
-    plan = Plan(steps=100, samples=str(tmp_path / "steps.csv"))
+    plan = JobDescription(steps=100, samples=str(tmp_path / "steps.csv"))
 
     with opened(
         browser, address(tmp_path, (), plan), viewport={"width": 375, "height": 700}

@@ -18,7 +18,7 @@ from benchmarks.accuracy.markdown import percent, table
 from foretrace.analysis.baseline import replay_baseline
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
-from foretrace.job.batch_schedule.forecast import Training, forecast
+from foretrace.job.batch_schedule.forecast import TrainingSoFar, forecast_regimes
 from foretrace.job.batch_schedule.simulated_costs import epoch_costs
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.measured.calibration import read_calibration
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from foretrace.job.batch_schedule.epoch_costs import Cost
-    from foretrace.job.batch_schedule.forecast import Forecast
+    from foretrace.job.batch_schedule.epoch_costs import EpochCost
+    from foretrace.job.batch_schedule.forecast import RegimeForecast
 
 FOLDER = "batch-schedules"
 PROGRESS = (0.1, 0.25, 0.5, 0.75)
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 class Asked:
     """One question: the forecast, None where it was refused, and the true time."""
 
-    found: Forecast | None
+    found: RegimeForecast | None
     truth: float
 
     @property
@@ -111,7 +111,7 @@ def read_runs(path: Path) -> list[Run]:
     return found
 
 
-def costs_of(folder: Path, model: str, runs: Iterable[Run]) -> dict[str, dict[int, Cost]]:
+def costs_of(folder: Path, model: str, runs: Iterable[Run]) -> dict[str, dict[int, EpochCost]]:
     """Return the costs of an epoch of *model* at every size, by each of `WAYS`."""
     mine = [run for run in runs if run.model == model]
     sizes = sorted({size for run in mine for size in run.sizes})
@@ -131,7 +131,7 @@ WAYS = ("two recordings", "one recording, calibrated", "one recording")
 
 
 def _ask_known(
-    known: Mapping[str, Mapping[str, Mapping[int, Cost]]],
+    known: Mapping[str, Mapping[str, Mapping[int, EpochCost]]],
     way: str,
     planned: bool,  # noqa: FBT001 - bound once, by position
     run: Run,
@@ -140,10 +140,10 @@ def _ask_known(
     return ask(run, at, known[run.model][way], planned=planned)
 
 
-def ask(run: Run, at: float, costs: Mapping[int, Cost], *, planned: bool) -> Asked:
+def ask(run: Run, at: float, costs: Mapping[int, EpochCost], *, planned: bool) -> Asked:
     """Forecast *run* after a share *at* of its epochs, with its schedule or only with its sizes."""
     done = round(at * len(run.sizes))
-    training = Training(
+    training = TrainingSoFar(
         sizes=run.sizes[: done + 1],
         seconds=run.seconds[:done],
         epochs=len(run.sizes),
@@ -152,7 +152,7 @@ def ask(run: Run, at: float, costs: Mapping[int, Cost], *, planned: bool) -> Ask
         rising=not planned,
     )
     try:
-        return Asked(forecast(training), sum(run.seconds))
+        return Asked(forecast_regimes(training), sum(run.seconds))
     except RefusedError:
         return Asked(None, sum(run.seconds))
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from foretrace.errors import RefusedError
-from foretrace.job.convergence.forecast import steps_to_loss
+from foretrace.job.convergence.forecast import forecast_steps_to_loss
 from foretrace.job.convergence.learning_rate import schedule_of
 from foretrace.job.convergence.loss_log import LossLog
 from foretrace.job.convergence.model_comparison import last_slope, optimus_alone
@@ -155,7 +155,9 @@ def _asked(run: str, cut: str, log: LossLog) -> Iterator[Asked]:
 
 def _answer(known: LossLog, target: float, window: int) -> Answer | None:
     try:
-        return steps_to_loss(known, target, window=window, next_change=math.inf, draws=200).answer
+        return forecast_steps_to_loss(
+            known, target, window=window, next_change=math.inf, draws=200
+        ).answer
     except RefusedError:
         return None
 

@@ -16,7 +16,7 @@ from benchmarks.accuracy.shaped_scenarios import scenario_of
 from benchmarks.shaped_network.cell_archive import read_cells
 from foretrace.analysis.prediction import predict
 from foretrace.graph.build import build
-from foretrace.job.provisioning.plan import Candidate, Parts, closed_form_step
+from foretrace.job.provisioning.plan import Fleet, Parts, closed_form_step
 from foretrace.job.scaled_out import step_of
 from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
 from foretrace.transforms.scenario import parse_scenario
@@ -94,9 +94,9 @@ def _real(cell: Cell) -> Real:
     graph = _graph(cell.recording.read)
     found = predict(at_pace(graph, cell.lone_ns), parse_scenario(scenario_of(cell)))
     price = cell.ranks * (cell.rate_mbit / MOST_MBIT) ** GROWTH
-    candidate = Candidate("machine", cell.ranks, cell.ranks, "ddp", price)
+    fleet = Fleet("machine", cell.ranks, cell.ranks, "ddp", price)
     parts = Parts(cell.lone_ns / 1e9, total_bytes(find_gradients(graph)), cell.rate_mbit * 1e6 / 8)
-    form_s = closed_form_step(candidate, parts)
+    form_s = closed_form_step(fleet, parts)
     assert cell.model
     return Real(cell.model, price, cell.step_ns / 1e9, step_of(found), form_s)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from foretrace.errors import RefusedError
 from foretrace.job.answer import VALIDATED
-from foretrace.job.runtime.forecast import plain_product, runtime
+from foretrace.job.runtime.forecast import forecast_runtime, plain_product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ HEADS = (
 
 
 @dataclass(frozen=True)
-class Asked:
+class RuntimeQuestion:
     """One question: the answer, None where it was refused, the plain product, and the truth."""
 
     answer: Answer | None
@@ -103,27 +103,27 @@ than on the cluster of Chronus: their answers are close, and their intervals too
 """
 
 
-def ask(seconds: Floats, sample: int = SAMPLE) -> Asked:
+def ask(seconds: Floats, sample: int = SAMPLE) -> RuntimeQuestion:
     """Foretell all of *seconds* from its first ones; where these are all, twice as many steps."""
     used = seconds[: 1 + sample]
     steps = len(seconds) if len(used) < len(seconds) else 2 * len(seconds)
     plain = plain_product(used[1:], steps)
     try:
-        return Asked(runtime(used, steps).total, plain, float(seconds.sum()))
+        return RuntimeQuestion(forecast_runtime(used, steps).total, plain, float(seconds.sum()))
     except RefusedError:
-        return Asked(None, plain, float(seconds.sum()))
+        return RuntimeQuestion(None, plain, float(seconds.sum()))
 
 
-def windows(seconds: Floats) -> Iterator[Asked]:
+def windows(seconds: Floats) -> Iterator[RuntimeQuestion]:
     """Ask again from every fiftieth step on, while enough are left to be foretold."""
     for first in range(0, len(seconds) - SAMPLE - FEWEST_AHEAD, SAMPLE):
         yield ask(seconds[first:])
 
 
-def row(name: str, asked: list[Asked]) -> list[str]:
+def row(name: str, asked: list[RuntimeQuestion]) -> list[str]:
     """Return the cells of one set of questions.
 
-    >>> row("none", [Asked(None, 1.0, 2.0)])[1:4]
+    >>> row("none", [RuntimeQuestion(None, 1.0, 2.0)])[1:4]
     ['1', '1', '–']
     """
     known = [each for each in asked if each.answer]
@@ -143,7 +143,7 @@ def row(name: str, asked: list[Asked]) -> list[str]:
     ]
 
 
-def _held(asked: list[Asked]) -> str:
+def _held(asked: list[RuntimeQuestion]) -> str:
     held = sum(each.is_held for each in asked)
     return f"{held} ({held / len(asked):.0%})" if asked else "–"
 

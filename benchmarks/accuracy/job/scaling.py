@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.job.scaling.forecast import (
-    Grid,
-    absolute,
+    PointGrid,
     fit,
+    fit_absolute,
+    fit_relative,
     grid_up_to,
     next_to_measure,
-    relative,
 )
 from foretrace.job.scaling.points import Points
 from foretrace.job.scaling.surface import Form
@@ -68,16 +68,17 @@ def tries(form: Form, *, chosen: bool) -> Iterator[Tried]:
     for _ in range(SURFACES):
         terms = random.dirichlet(np.ones(len(form.terms))) / columns.mean(axis=0)
         at = random.choice(off, POINTS, replace=False)
-        where = Grid(*best) if chosen else Grid(*(axis[at] for axis in grid))
+        where = PointGrid(*best) if chosen else PointGrid(*(axis[at] for axis in grid))
         noise = random.normal(1, NOISE, POINTS)
         yield _tried(form, terms, grid, Points(*where, form.speeds(terms, *where) * noise))
 
 
-def _tried(form: Form, terms: Floats, grid: Grid, points: Points) -> Tried:
+def _tried(form: Form, terms: Floats, grid: PointGrid, points: Points) -> Tried:
     real = form.speeds(terms, *grid)
     _, low, high = fit(points, form).speeds(*grid).T
     own, other = (
-        float(np.abs(rule(points, form)(*grid) / real - 1).mean()) for rule in (relative, absolute)
+        float(np.abs(rule(points, form)(*grid) / real - 1).mean())
+        for rule in (fit_relative, fit_absolute)
     )
     return Tried(own, other, float(((low <= real) & (real <= high)).mean()))
 

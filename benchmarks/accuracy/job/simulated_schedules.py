@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.accuracy.markdown import table
-from foretrace.job.batch_schedule.epoch_costs import Cost
-from foretrace.job.batch_schedule.forecast import Training, forecast
+from foretrace.job.batch_schedule.epoch_costs import EpochCost
+from foretrace.job.batch_schedule.forecast import TrainingSoFar, forecast_regimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,8 +115,10 @@ def tried(schedule: Schedule, at: float) -> Tried:
     costs = {size: 10.0 * (size / min(schedule)) ** -FASTER for size in sorted(set(schedule))}
     seconds = tuple(costs[size] for size in schedule)
     done, truth = round(at * len(schedule)), sum(seconds)
-    known = {size: Cost(each, 0.0, 0.0) for size, each in costs.items()}
-    found = forecast(Training(schedule[: done + 1], seconds[:done], len(schedule), known))
+    known = {size: EpochCost(each, 0.0, 0.0) for size, each in costs.items()}
+    found = forecast_regimes(
+        TrainingSoFar(schedule[: done + 1], seconds[:done], len(schedule), known)
+    )
     totals = (found.total.value, found.dirichlet_total, found.naive_total)
     ours, shockwave, naive = (total / truth - 1 for total in totals)
     held = found.total.low - 1e-6 <= truth <= found.total.high + 1e-6

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.analysis.baseline import Baseline
-    from foretrace.job.batch_schedule.epoch_costs import Cost
-    from foretrace.job.batch_schedule.forecast import Forecast, Training
+    from foretrace.job.batch_schedule.epoch_costs import EpochCost
+    from foretrace.job.batch_schedule.forecast import RegimeForecast, TrainingSoFar
     from foretrace.job.report import JobReport
 
 Epochs = Annotated[
@@ -68,13 +68,13 @@ def regimes(
 ) -> None:
     """Forecast a training whose batch size changes: Accordion, GNS or a schedule of your own."""
     from foretrace.job.batch_schedule.file import parse_schedule, read_epochs
-    from foretrace.job.batch_schedule.forecast import Training, forecast
+    from foretrace.job.batch_schedule.forecast import TrainingSoFar, forecast_regimes
 
     sizes, seconds = read_epochs(epochs_so_far)
     planned = None if schedule is None else parse_schedule(schedule)
     wanted = _modes(modes, (*sizes, *(planned or ())))
     recordings = _recordings(trace or [], samples)
-    training = Training(
+    training = TrainingSoFar(
         sizes=sizes,
         seconds=seconds,
         epochs=_total(epochs, planned),
@@ -82,7 +82,7 @@ def regimes(
         schedule=planned,
         rising=rising,
     )
-    show(_report(training, forecast(training), _doubts(recordings)), json=json)
+    show(_report(training, forecast_regimes(training), _doubts(recordings)), json=json)
 
 
 def _total(epochs: int | None, planned: tuple[int, ...] | None) -> int:
@@ -93,7 +93,7 @@ def _total(epochs: int | None, planned: tuple[int, ...] | None) -> int:
     return len(planned or ()) if epochs is None else epochs
 
 
-def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
+def _modes(text: str | None, sizes: tuple[int, ...]) -> list[int]:
     """Return every batch size that the job may use."""
     from foretrace.errors import RefusedError
 
@@ -101,7 +101,7 @@ def _modes(text: str | None, known: tuple[int, ...]) -> list[int]:
     wrong = [part for part in given if not re.fullmatch(r"[1-9]\d{0,8}", part, re.ASCII)]
     if wrong:
         raise RefusedError(f"modes: {shorten(wrong[0], 40)!r} is no batch size")
-    return sorted({*known, *map(int, given)})
+    return sorted({*sizes, *map(int, given)})
 
 
 def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Baseline]:
@@ -128,7 +128,7 @@ def _costs(
     samples: int | None,
     sizes: list[int],
     calibration: str | None,
-) -> dict[int, Cost]:
+) -> dict[int, EpochCost]:
     """Return what is known beforehand of the cost of an epoch; a table goes before recordings."""
     from foretrace.job.batch_schedule.file import read_costs
 
@@ -141,22 +141,24 @@ def _costs(
     return epoch_costs([*recordings.values()], sizes, samples, measured) | given
 
 
-def _report(training: Training, found: Forecast, warnings: Sequence[str]) -> JobReport:
+def _report(
+    training: TrainingSoFar, forecast: RegimeForecast, warnings: Sequence[str]
+) -> JobReport:
     from foretrace.job.report import JobReport, Table
 
     rules = [
-        ("this forecast", found.total.value, found.total.low, found.total.high),
-        ("Dirichlet (Shockwave)", found.dirichlet_total, None, None),
-        ("last epoch repeated", found.naive_total, None, None),
+        ("this forecast", forecast.total.value, forecast.total.low, forecast.total.high),
+        ("Dirichlet (Shockwave)", forecast.dirichlet_total, None, None),
+        ("last epoch repeated", forecast.naive_total, None, None),
     ]
     modes = [
-        (size, cost.seconds, 100 * cost.doubt, cost.seen, found.left[size])
-        for size, cost in found.seconds.items()
+        (size, cost.seconds, 100 * cost.doubt, cost.seen, forecast.left[size])
+        for size, cost in forecast.seconds.items()
     ]
     return JobReport(
         title=f"Epoch {len(training.seconds) + 1} of {training.epochs}, "
         f"{training.sizes[-1]} samples per step",
-        answers={"whole job": found.total, "remaining": found.remaining},
+        answers={"whole job": forecast.total, "remaining": forecast.remaining},
         tables=[
             Table("Whole job, s", ("rule", "seconds", "low", "high"), rules),
             Table(
@@ -170,7 +172,7 @@ def _report(training: Training, found: Forecast, warnings: Sequence[str]) -> Job
     )
 
 
-def _assumed(training: Training) -> str:
+def _assumed(training: TrainingSoFar) -> str:
     if training.schedule is not None:
         return "the job follows the schedule"
     if training.rising:

@@ -42,40 +42,44 @@ def convergence(
     json: AsJson = False,  # noqa: FBT002 - a flag of the command line
 ) -> None:
     """At which step the loss reaches a target, or why that cannot be said."""
-    from foretrace.job.convergence.forecast import steps_to_loss
+    from foretrace.job.convergence.forecast import forecast_steps_to_loss
     from foretrace.job.convergence.loss_log import read_losses
 
     log = read_losses(losses)
-    found = steps_to_loss(log, target, level=level, window=window, next_change=_change(next_change))
-    show(report(losses.name, log, target, found, next_change=next_change), json=json)
+    outcome = forecast_steps_to_loss(
+        log, target, level=level, window=window, next_change=_change(next_change)
+    )
+    show(report(losses.name, log, target, outcome, next_change=next_change), json=json)
 
 
 def report(
-    name: str, log: LossLog, target: float, found: Convergence, *, next_change: str | None = None
+    name: str, log: LossLog, target: float, outcome: Convergence, *, next_change: str | None = None
 ) -> JobReport:
     """Return what was found as a report; *name* is that of the log."""
     from foretrace.job.report import JobReport
 
-    known = f"{len(log.steps):,} losses until step {log.steps[-1]:,.0f}"
-    meaning = "first step" if found.window == 1 else f"first step whose last {found.window} losses"
-    verb = "has a loss" if found.window == 1 else "have a mean"
-    warnings = list(found.warnings)
+    logged = f"{len(log.steps):,} losses until step {log.steps[-1]:,.0f}"
+    meaning = (
+        "first step" if outcome.window == 1 else f"first step whose last {outcome.window} losses"
+    )
+    verb = "has a loss" if outcome.window == 1 else "have a mean"
+    warnings = list(outcome.warnings)
     if log.passed_over:
         warnings.append(f"{log.passed_over} lines without a training loss were passed over")
     if log.counts != "steps":
         warnings.append(f"the log names no steps: its {log.counts} are counted instead")
-    if found.reached:
+    if outcome.reached:
         warnings.append("the log itself reaches the target: nothing had to be foretold")
     return JobReport(
-        f"{name}: {known}; {meaning} {verb} of at most {target:g}",
-        {"steps to target": found.answer.scaled(1, log.counts)},
-        tables=() if found.reached else (_forms(found),),
-        assumptions=() if found.reached else tuple(_assumptions(log, found, next_change)),
+        f"{name}: {logged}; {meaning} {verb} of at most {target:g}",
+        {"steps to target": outcome.answer.scale(1, log.counts)},
+        tables=() if outcome.reached else (_forms(outcome),),
+        assumptions=() if outcome.reached else tuple(_assumptions(log, outcome, next_change)),
         warnings=tuple(warnings),
     )
 
 
-def _forms(found: Convergence) -> Table:
+def _forms(outcome: Convergence) -> Table:
     from foretrace.job.report import Table
 
     rows = [
@@ -86,19 +90,19 @@ def _forms(found: Convergence) -> Table:
             None if math.isinf(row.steps) else row.steps,
             "yes" if row.counts else "",
         )
-        for row in found.forms
+        for row in outcome.forms
     ]
     columns = ("form", "error on tails", "levels off at", "reaches it at step", "counts")
     return Table("Forms of the loss", columns, rows)
 
 
-def _assumptions(log: LossLog, found: Convergence, next_change: str | None) -> list[str]:
-    since = f"losses from step {found.since:,.0f} on count: the learning rate stands since then"
+def _assumptions(log: LossLog, outcome: Convergence, next_change: str | None) -> list[str]:
+    since = f"losses from step {outcome.since:,.0f} on count: the learning rate stands since then"
     stays = "the learning rate stays as it is, data and batch size too"
     unknown = f"{stays}; the log has no learning rates"
     rates = unknown if log.rates is None else stays
     until = "" if next_change in {None, NEVER} else f" until step {next_change}"
-    return [*([since] if found.since > log.steps[0] else []), rates + until]
+    return [*([since] if outcome.since > log.steps[0] else []), rates + until]
 
 
 def _change(given: str | None) -> float | None:

@@ -70,15 +70,15 @@ def plan(
 ) -> None:
     """Find the cheapest machines on which a job ends before a deadline."""
     from foretrace.job.prices import read_prices
-    from foretrace.job.provisioning.offers import Wanted, forecasts
-    from foretrace.job.provisioning.plan import seconds
+    from foretrace.job.provisioning.offers import Demand, forecast_offers
+    from foretrace.job.provisioning.plan import parse_duration
     from foretrace.job.provisioning.report import plan_report
     from foretrace.transforms.measured.calibration import attach
     from foretrace.util.progress import stage
 
-    deadline_s, listed, modes = seconds(deadline), read_prices(prices), _modes(mode)
+    deadline_s, listed, modes = parse_duration(deadline), read_prices(prices), _modes(mode)
     measured, graph = calibration_for(trace, calibration), graph_of(trace, step)
-    wanted = Wanted(
+    wanted = Demand(
         _steps(graph, steps, samples, losses, target),
         deadline_s,
         modes,
@@ -88,8 +88,10 @@ def plan(
         is_to_loss=losses is not None,
     )
     with stage("replaying every offer"):
-        found = forecasts(graph if measured is None else attach(graph, measured), listed, wanted)
-    show(plan_report(found, wanted, listed.currency), json=json)
+        forecasts = forecast_offers(
+            graph if measured is None else attach(graph, measured), listed, wanted
+        )
+    show(plan_report(forecasts, wanted, listed.currency), json=json)
 
 
 def _modes(given: list[str] | None) -> tuple[str, ...]:
@@ -127,7 +129,7 @@ def _steps(
 
 
 def _steps_to(losses: Path, target: float) -> Answer:
-    from foretrace.job.convergence.forecast import steps_to_loss
+    from foretrace.job.convergence.forecast import forecast_steps_to_loss
     from foretrace.job.convergence.loss_log import losses_of_steps
 
-    return steps_to_loss(losses_of_steps(losses), target).answer
+    return forecast_steps_to_loss(losses_of_steps(losses), target).answer

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.job.report import JobReport
     from foretrace.job.resources.file import Resources
-    from foretrace.job.resources.grid import Job, Row
+    from foretrace.job.resources.grid import LoadingJob, SurveyRow
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="TOML: the job, the machine, what to try, prices.")
@@ -48,7 +48,7 @@ def resources(
 ) -> None:
     """Show throughput over CPU cores and cached data, and the cheapest point near the best."""
     from foretrace.job.resources.file import read_resources
-    from foretrace.job.resources.grid import cheapest, survey
+    from foretrace.job.resources.grid import choose_cheapest, survey
     from foretrace.job.resources.recorded_loader import job_of, machine_of
     from foretrace.report.plot import check_plot
 
@@ -66,7 +66,7 @@ def resources(
         workers=given.grid.workers,
         price=given.price,
     )
-    best = cheapest(rows, within / 100)
+    best = choose_cheapest(rows, within / 100)
     report = _report(given, rows, best, within)
     show(report if graph is None else _add_replay(report, graph, job, rows), json=json)
     if plot is not None:
@@ -76,7 +76,9 @@ def resources(
         sys.stderr.write(f"wrote {plot}\n")
 
 
-def _add_replay(report: JobReport, graph: Graph, job: Job, rows: Sequence[Row]) -> JobReport:
+def _add_replay(
+    report: JobReport, graph: Graph, job: LoadingJob, rows: Sequence[SurveyRow]
+) -> JobReport:
     """Return *report* with what the replay makes of the loader, and why not to believe it."""
     from foretrace.analysis.baseline import replay_baseline
     from foretrace.analysis.warnings import doubt_replay
@@ -93,13 +95,15 @@ def _add_replay(report: JobReport, graph: Graph, job: Job, rows: Sequence[Row]) 
     return replace(report, tables=[*report.tables, table], warnings=doubt_replay(baseline))
 
 
-def _report(given: Resources, rows: Sequence[Row], best: Row, within: float) -> JobReport:
+def _report(
+    given: Resources, rows: Sequence[SurveyRow], best: SurveyRow, within: float
+) -> JobReport:
     from foretrace.job.report import JobReport, Table
 
     currency = "" if given.price is None else given.price.currency
     answers = {"throughput": best.speed, "epoch": best.epoch}
     if best.price is not None:
-        answers["cost of an epoch"] = best.epoch.scaled(best.price / 3600, currency)
+        answers["cost of an epoch"] = best.epoch.scale(best.price / 3600, currency)
     return JobReport(
         title=f"Cheapest within {within:g} % of the best: {_in_words(best)}",
         answers=answers,
@@ -108,7 +112,7 @@ def _report(given: Resources, rows: Sequence[Row], best: Row, within: float) -> 
     )
 
 
-def _in_words(row: Row) -> str:
+def _in_words(row: SurveyRow) -> str:
     cores, workers = row.cores, row.workers
     return (
         f"{cores} core{'s' * (cores > 1)}, {workers} loader worker{'s' * (workers != 1)}, "
@@ -124,7 +128,7 @@ def _columns(currency: str) -> tuple[str, ...]:
     return (*columns, f"{currency} per hour", f"{currency} per epoch") if currency else columns
 
 
-def _cells(row: Row) -> tuple[float | str | int | None, ...]:
+def _cells(row: SurveyRow) -> tuple[float | str | int | None, ...]:
     cells = (
         row.cores,
         f"{row.cache:.0%}",

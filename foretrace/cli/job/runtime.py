@@ -18,7 +18,7 @@ from foretrace.cli.arguments import (
 
 if TYPE_CHECKING:
     from foretrace.analysis.prediction import Prediction
-    from foretrace.job.runtime.recorded_steps import Steps
+    from foretrace.job.runtime.recorded_steps import StepSamples
 
 SamplesFile = Annotated[
     Path,
@@ -67,11 +67,11 @@ def runtime(
     json: AsJson = False,
 ) -> None:
     """Say how long a job takes from some of its steps, and how long after a change."""
-    from foretrace.job.runtime.report import Asked, runtime_report
+    from foretrace.job.runtime.report import RuntimeQuestion, runtime_report
 
-    known, change = _read(samples, column, transforms, trace, step, calibration)
-    asked = Asked(steps, known.skip if skip is None else skip, sample, within / 100)
-    show(runtime_report(known, asked, change), json=json)
+    recorded, change = _read(samples, column, transforms, trace, step, calibration)
+    question = RuntimeQuestion(steps, recorded.skip if skip is None else skip, sample, within / 100)
+    show(runtime_report(recorded, question, change), json=json)
 
 
 def _read(
@@ -81,11 +81,15 @@ def _read(
     trace: Path | None,
     step: str | None,
     calibration: str | None,
-) -> tuple[Steps, Prediction | None]:
+) -> tuple[StepSamples, Prediction | None]:
     """Return the steps, and what what-ifs make of a recording: of the steps' own, or *trace*."""
     from foretrace.analysis.prediction import predict
     from foretrace.errors import RefusedError
-    from foretrace.job.runtime.recorded_steps import is_trace, logged_steps, recorded_steps
+    from foretrace.job.runtime.recorded_steps import (
+        is_trace,
+        read_logged_steps,
+        read_recorded_steps,
+    )
     from foretrace.transforms.scenario import parse_scenario
 
     scenario = parse_scenario(transforms or ())
@@ -93,11 +97,13 @@ def _read(
     if recording is None:
         if scenario:
             raise RefusedError(f"{samples}: no recording that a what-if could change; give --trace")
-        return logged_steps(samples, column), None
+        return read_logged_steps(samples, column), None
     if recording == samples and column is not None:
         raise RefusedError("column: of a table only, and SAMPLES is a recording")
     graph = graph_of(recording, step)
-    known = recorded_steps(graph) if recording == samples else logged_steps(samples, column)
+    recorded = (
+        read_recorded_steps(graph) if recording == samples else read_logged_steps(samples, column)
+    )
     if not scenario:
-        return known, None
-    return known, predict(graph, scenario, calibration_for(recording, calibration))
+        return recorded, None
+    return recorded, predict(graph, scenario, calibration_for(recording, calibration))

@@ -135,14 +135,14 @@ def _of_trace(
     """Report the surface of what the replay predicts on a few numbers of workers and servers."""
     from foretrace.job.scaling.forecast import grid_up_to
     from foretrace.job.scaling.report import speed_report
-    from foretrace.job.scaling.simulated_points import probe
+    from foretrace.job.scaling.simulated_points import probe_surface
     from foretrace.util.progress import stage
 
     largest = most[0] or MOST_WORKERS, most[1] or 1
     places, grid = _places(at, form) or [largest], grid_up_to(*largest)
     with stage("replaying the job on some numbers of workers"):
-        found = probe(graph, form, grid, like)
-    return speed_report(found.surface, found.points, grid, places, found)
+        probed = probe_surface(graph, form, grid, like)
+    return speed_report(probed.surface, probed.points, grid, places, probed)
 
 
 def _like(form: Form, where: Mapping[str, Any], transforms: Sequence[str] | None) -> Spread:

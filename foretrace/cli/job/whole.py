@@ -20,7 +20,7 @@ WhatIfs = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TRANSFORM...]", help="The change, e.g. amp 'ddp(workers=4)'."),
 ]
-PlanFile = Annotated[
+DescriptionFile = Annotated[
     Path, typer.Option("--job", metavar="FILE", help="What the job is, TOML: see docs/job.md.")
 ]
 
@@ -29,7 +29,7 @@ def whole(
     trace: TraceFile,
     transforms: WhatIfs = None,
     *,
-    job: PlanFile,
+    job: DescriptionFile,
     step: StepPattern = None,
     calibration: CalibrationFile = None,
     json: AsJson = False,
@@ -37,12 +37,12 @@ def whole(
     """Say how long a recorded job takes in all and what it costs, before and after a change."""
     from foretrace.analysis.prediction import predict
     from foretrace.errors import RefusedError
-    from foretrace.job.whole import read_plan, whole_job
+    from foretrace.job.whole import forecast_whole_job, read_job_description
     from foretrace.transforms.scenario import parse_scenario
 
-    plan, scenario = read_plan(job), parse_scenario(transforms or ())
+    description, scenario = read_job_description(job), parse_scenario(transforms or ())
     graph = calibrated_graph_of(trace, step, calibration)
-    report = whole_job(graph, predict(graph, scenario), plan)
+    report = forecast_whole_job(graph, predict(graph, scenario), description)
     if not report.answers:
         raise RefusedError(report.warnings[0])
     show(report, json=json)

@@ -31,7 +31,7 @@ NOISE = 0.02
 
 
 @dataclass(frozen=True)
-class Cost:
+class EpochCost:
     """What an epoch takes.
 
     ``seconds`` is its mean, ``doubt`` the standard deviation of that mean and ``noise`` that of
@@ -44,43 +44,43 @@ class Cost:
     seen: int = 0
 
 
-def learned(
+def learn_costs(
     sizes: Sequence[int],
     seconds: Sequence[float],
-    known: Mapping[int, Cost],
+    given: Mapping[int, EpochCost],
     to_come: Sequence[int],
-) -> dict[int, Cost]:
+) -> dict[int, EpochCost]:
     """Return the cost of each batch size *to_come*.
 
-    A size that was seen costs what its epochs took; any other what was *known*, at the pace of
+    A size that was seen costs what its epochs took; any other what was *given*, at the pace of
     the nearest size that was seen. Where both can be said they are averaged by what is certain.
     The first epoch of a regime sets it up: it counts only where fewer than two more follow.
 
     Raises
     ------
     RefusedError
-        A size was neither seen nor known, the known costs do not fit, or the pace drifts.
+        A size was neither seen nor given, the known costs do not fit, or the pace drifts.
     """
-    seen = _seen(sizes, seconds)
+    seen = _epochs_by_size(sizes, seconds)
     noise = _noise(seen.values())
     shown = {
-        size: Cost(float(epochs.mean()), noise / len(epochs) ** 0.5, noise, len(epochs))
+        size: EpochCost(float(epochs.mean()), noise / len(epochs) ** 0.5, noise, len(epochs))
         for size, epochs in seen.items()
     }
-    paces = {size: c.seconds / known[size].seconds for size, c in shown.items() if size in known}
+    paces = {size: c.seconds / given[size].seconds for size, c in shown.items() if size in given}
     for size in to_come:
         _refuse_drift(size, seen.get(size, np.empty(0)))
-    return {size: _best(size, shown, known, paces) for size in to_come}
+    return {size: _best(size, shown, given, paces) for size in to_come}
 
 
-def _seen(sizes: Sequence[int], seconds: Sequence[float]) -> dict[int, Floats]:
+def _epochs_by_size(sizes: Sequence[int], seconds: Sequence[float]) -> dict[int, Floats]:
     """Return the seconds of the finished epochs that show the pace of each size."""
     finished = zip(sizes, seconds, strict=False)
-    found: dict[int, list[float]] = {}
+    by_size: dict[int, list[float]] = {}
     for size, regime in groupby(finished, key=lambda epoch: epoch[0]):
         epochs = [took for _size, took in regime]
-        found.setdefault(size, []).extend(epochs[1:] if len(epochs) > 2 else epochs)  # noqa: PLR2004
-    return {size: np.array(epochs) for size, epochs in found.items()}
+        by_size.setdefault(size, []).extend(epochs[1:] if len(epochs) > 2 else epochs)  # noqa: PLR2004
+    return {size: np.array(epochs) for size, epochs in by_size.items()}
 
 
 def _noise(regimes: Iterable[Floats]) -> float:
@@ -108,36 +108,41 @@ def _refuse_drift(size: int, epochs: Floats) -> None:
 
 
 def _best(
-    size: int, shown: Mapping[int, Cost], known: Mapping[int, Cost], paces: Mapping[int, float]
-) -> Cost:
-    """Return what was shown of *size*, what was known, or the mean of both."""
+    size: int,
+    shown: Mapping[int, EpochCost],
+    given: Mapping[int, EpochCost],
+    paces: Mapping[int, float],
+) -> EpochCost:
+    """Return what was shown of *size*, what was given, or the mean of both."""
     if size not in shown:
-        return _foreseen(size, known, paces)
+        return _adjust_given(size, given, paces)
     others = {other: pace for other, pace in paces.items() if other != size}
-    if size not in known or not others or not _agree(others):
+    if size not in given or not others or not _agree(others):
         return shown[size]
-    return _averaged(shown[size], _foreseen(size, known, others))
+    return _average(shown[size], _adjust_given(size, given, others))
 
 
-def _averaged(shown: Cost, foreseen: Cost) -> Cost:
+def _average(shown: EpochCost, foreseen: EpochCost) -> EpochCost:
     """Return the mean of two costs, each weighed by how certain it is."""
     weights = [max(cost.doubt, LEAST_DOUBT) ** -2 for cost in (shown, foreseen)]
     seconds = np.average([np.log(shown.seconds), np.log(foreseen.seconds)], weights=weights)
     return replace(shown, seconds=float(np.exp(seconds)), doubt=float(sum(weights) ** -0.5))
 
 
-def _foreseen(size: int, known: Mapping[int, Cost], paces: Mapping[int, float]) -> Cost:
+def _adjust_given(
+    size: int, given: Mapping[int, EpochCost], paces: Mapping[int, float]
+) -> EpochCost:
     """Return the known cost of *size* at the pace of its nearest neighbour.
 
     *paces* are the factors by which sizes that were seen are slower than known; by how much these
     disagree is doubt about the next one.
     """
-    if size not in known:
+    if size not in given:
         raise RefusedError(
             f"what an epoch of {size} samples per step takes is not known; give its cost"
         )
     if not paces:
-        return known[size]
+        return given[size]
     slow, fast = _extremes(paces)
     if not _agree(paces):
         raise RefusedError(
@@ -146,7 +151,7 @@ def _foreseen(size: int, known: Mapping[int, Cost], paces: Mapping[int, float]) 
         )
     nearest = min(paces, key=lambda other: abs(np.log(other / size)))
     spread = float(np.log(paces[slow] / paces[fast])) / 2
-    cost = known[size]
+    cost = given[size]
     return replace(
         cost, seconds=cost.seconds * paces[nearest], doubt=float(np.hypot(cost.doubt, spread))
     )

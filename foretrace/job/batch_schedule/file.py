@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foretrace.errors import RefusedError
-from foretrace.job.batch_schedule.epoch_costs import Cost
+from foretrace.job.batch_schedule.epoch_costs import EpochCost
 from foretrace.job.data_file import number_of, read_rows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def read_epochs(path: Path) -> tuple[tuple[int, ...], tuple[float, ...]]:
     return sizes, tuple(number_of(row, "seconds") for row in finished)
 
 
-def read_costs(path: Path) -> dict[int, Cost]:
+def read_costs(path: Path) -> dict[int, EpochCost]:
     """Return what an epoch of each batch size takes.
 
     The file has the columns ``batch_size`` and ``seconds``, and where it is known ``error``, the
@@ -47,13 +47,13 @@ def read_costs(path: Path) -> dict[int, Cost]:
     RefusedError
         The file cannot be read, misses a column, a row is no cost, or a batch size comes twice.
     """
-    costs: dict[int, Cost] = {}
+    costs: dict[int, EpochCost] = {}
     for row in read_rows(path, COLUMNS):
         place, cells = row
         size = int(number_of(row, "batch_size", is_whole=True))
         if size in costs:
             raise RefusedError(f"{place}: batch size {size} comes twice")
-        cost = Cost(number_of(row, "seconds"))
+        cost = EpochCost(number_of(row, "seconds"))
         if cells.get("error"):
             cost = replace(cost, doubt=number_of(row, "error") / Z)
         costs[size] = cost

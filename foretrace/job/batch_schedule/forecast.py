@@ -16,7 +16,7 @@ import numpy as np
 from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer
 from foretrace.job.batch_schedule.baselines import dirichlet_remaining, naive_remaining
-from foretrace.job.batch_schedule.epoch_costs import Cost, learned
+from foretrace.job.batch_schedule.epoch_costs import EpochCost, learn_costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ PACE = 0.015
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingSoFar:
     """A training as far as it got.
 
     ``sizes`` are the batch sizes of the epochs so far and ``seconds`` what the finished ones took:
@@ -49,7 +49,7 @@ class Training:
     sizes: tuple[int, ...]
     seconds: tuple[float, ...]
     epochs: int
-    costs: Mapping[int, Cost] = field(default_factory=dict)
+    costs: Mapping[int, EpochCost] = field(default_factory=dict)
     schedule: tuple[int, ...] | None = None
     rising: bool = False
 
@@ -82,7 +82,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class RegimeForecast:
     """What is left of a training, by us and by two published rules; times in seconds.
 
     ``seconds`` are those of an epoch of each batch size, ``left`` the epochs expected of each.
@@ -93,11 +93,11 @@ class Forecast:
     elapsed: float
     naive_total: float
     dirichlet_total: float
-    seconds: Mapping[int, Cost]
+    seconds: Mapping[int, EpochCost]
     left: Mapping[int, float]
 
 
-def forecast(training: Training) -> Forecast:
+def forecast_regimes(training: TrainingSoFar) -> RegimeForecast:
     """Forecast the time of the whole *training*.
 
     Raises
@@ -105,7 +105,7 @@ def forecast(training: Training) -> Forecast:
     RefusedError
         A batch size to come has no cost, the costs do not fit what was seen, or the pace drifts.
     """
-    costs = learned(training.sizes, training.seconds, training.costs, training.modes)
+    costs = learn_costs(training.sizes, training.seconds, training.costs, training.modes)
     random = np.random.default_rng(SEED)
     counts = _counts(training, EVEN, random).mean(axis=0)
     samples = _seconds(_counts(training, OPEN, random), list(costs.values()), random)
@@ -117,7 +117,7 @@ def forecast(training: Training) -> Forecast:
     remaining = Answer(expected, min(low, expected), max(high, expected), "s", LEVEL, status)
     last = training.seconds[-1] if training.seconds else means[training.sizes[0]]
     rule = dirichlet_remaining(_with_running(training), training.epochs, means)
-    return Forecast(
+    return RegimeForecast(
         total=_later(remaining, elapsed),
         remaining=remaining,
         elapsed=elapsed,
@@ -128,7 +128,7 @@ def forecast(training: Training) -> Forecast:
     )
 
 
-def _status(training: Training, costs: Mapping[int, Cost]) -> str:
+def _status(training: TrainingSoFar, costs: Mapping[int, EpochCost]) -> str:
     """Tell whether real trainings have tested such a forecast (docs/accuracy-job.md)."""
     to_come = (training.schedule or ())[len(training.seconds) :]
     is_tested = bool(to_come) and max(costs[size].doubt for size in to_come) <= MOST_DOUBT
@@ -140,14 +140,14 @@ def _later(answer: Answer, seconds: float) -> Answer:
     return replace(answer, value=value, low=low, high=high)
 
 
-def _with_running(training: Training) -> tuple[int, ...]:
+def _with_running(training: TrainingSoFar) -> tuple[int, ...]:
     """Return the sizes up to the running epoch, which is taken to go on like the last one."""
     running = len(training.seconds) + 1
-    known = training.schedule or (*training.sizes, training.sizes[-1])
-    return known[:running]
+    sizes = training.schedule or (*training.sizes, training.sizes[-1])
+    return sizes[:running]
 
 
-def _counts(training: Training, evenness: float, random: np.random.Generator) -> Floats:
+def _counts(training: TrainingSoFar, evenness: float, random: np.random.Generator) -> Floats:
     """Return samples of how many epochs are left of each mode: one row each, real numbers."""
     modes, left = np.array(training.modes), training.left
     if training.schedule is not None:
@@ -158,7 +158,9 @@ def _counts(training: Training, evenness: float, random: np.random.Generator) ->
     return running * (modes == training.sizes[-1]) + (left - running) * splits
 
 
-def _splits(training: Training, left: int, evenness: float, random: np.random.Generator) -> Floats:
+def _splits(
+    training: TrainingSoFar, left: int, evenness: float, random: np.random.Generator
+) -> Floats:
     """Return samples of how the epochs *left* split among the modes; a row adds up to 1.
 
     The shares of the whole job follow a Dirichlet distribution; what is over stays what it was.
@@ -174,7 +176,7 @@ def _splits(training: Training, left: int, evenness: float, random: np.random.Ge
     return drawn[random.choice(DRAWS, SAMPLES, p=likely / likely.sum())]
 
 
-def _weights(training: Training, left: int, evenness: float) -> Floats:
+def _weights(training: TrainingSoFar, left: int, evenness: float) -> Floats:
     """Return the parameters of the Dirichlet distribution that splits the epochs *left*.
 
     Sizes that were left may return where nothing forbids it: together they weigh as much as
@@ -190,7 +192,7 @@ def _weights(training: Training, left: int, evenness: float) -> Floats:
     return now + evenness * to_come + returning * over
 
 
-def _age(training: Training) -> int:
+def _age(training: TrainingSoFar) -> int:
     """Return how many epochs the regime that runs has had."""
     return len(list(next(regime for _size, regime in groupby(reversed(training.sizes)))))
 
@@ -206,7 +208,7 @@ def _share_of_returns(sizes: tuple[int, ...]) -> float:
     return (returns + 0.5) / (changes + 1)
 
 
-def _seconds(counts: Floats, costs: list[Cost], random: np.random.Generator) -> Floats:
+def _seconds(counts: Floats, costs: list[EpochCost], random: np.random.Generator) -> Floats:
     """Return samples of the remaining time: doubt about costs and pace, and noise of epochs.
 
     Where noise is larger than what is left, none is below 0.

@@ -16,7 +16,7 @@ import pandas as pd
 from foretrace.analysis.baseline import replay_scenario
 from foretrace.analysis.prediction import predict_from, step_interval
 from foretrace.errors import RefusedError
-from foretrace.job.batch_schedule.epoch_costs import Cost
+from foretrace.job.batch_schedule.epoch_costs import EpochCost
 from foretrace.job.batch_schedule.file import Z
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.batch_size import batch_size
@@ -44,7 +44,7 @@ def epoch_costs(
     sizes: Sequence[int],
     samples: int,
     calibration: Calibration | None = None,
-) -> dict[int, Cost]:
+) -> dict[int, EpochCost]:
     """Return what an epoch of *samples* takes at each batch size.
 
     Raises
@@ -58,7 +58,7 @@ def epoch_costs(
     costs = {}
     for size in sizes:
         step_ns, doubt = _step(recorded, size, calibration)
-        costs[size] = Cost(step_ns / 1e9 * samples / size, doubt)
+        costs[size] = EpochCost(step_ns / 1e9 * samples / size, doubt)
     return costs
 
 

@@ -55,7 +55,7 @@ class Fitted:
         """Return the fitted losses at times since the beginning of the log."""
         return self.curves.at(times - self.origin)[0]
 
-    def refitted(self, losses: Floats) -> Curves:
+    def refit(self, losses: Floats) -> Curves:
         """Return the same form fitted to other losses of the same rows, shape (draws, rows)."""
         return _fit(self.curves.form, self.times, losses, self.starts, self.weights)
 
@@ -76,8 +76,8 @@ def fit_last(form: str, times: Floats, losses: Floats) -> Fitted | None:
     """Fit *form* to the last part of the rows, or to all where these are few; None where too few.
 
     >>> times = np.arange(1.0, 101)
-    >>> found = fit_last("exponential", times, 1 + np.exp(-times / 40))
-    >>> round(float(found.at(np.array([200.0]))[0]), 3)
+    >>> fitted = fit_last("exponential", times, 1 + np.exp(-times / 40))
+    >>> round(float(fitted.at(np.array([200.0]))[0]), 3)
     1.008
     """
     origin = LEAVE_OUT * times[-1]
@@ -94,11 +94,11 @@ def fit_last(form: str, times: Floats, losses: Floats) -> Fitted | None:
 
 def trust(times: Floats, losses: Floats) -> dict[str, Trust]:
     """Return how far each form can be trusted, the best first."""
-    found = {form: _trust(form, times, losses) for form in FORMS}
-    return dict(sorted(found.items(), key=lambda item: item[1].score))
+    trusts = {form: _trust(form, times, losses) for form in FORMS}
+    return dict(sorted(trusts.items(), key=lambda item: item[1].score))
 
 
-def not_told_apart(trusted: dict[str, Trust]) -> list[str]:
+def select_contenders(trusted: dict[str, Trust]) -> list[str]:
     """Return the forms that the tails do not tell from the best."""
     best = min(one.score for one in trusted.values())
     return [form for form, one in trusted.items() if one.score <= CLOSE * best]
@@ -124,10 +124,12 @@ def _tail(
 ) -> tuple[float, float] | None:
     """Return by which part of the foretold fall the real one was off, and how unsure that is."""
     ends = np.array([begin, end]) * times[-1]
-    known = times <= ends[0] * (1 + 1e-9)
-    if not known.any() or (found := fit_last(form, times[known], losses[known])) is None:
+    is_first = times <= ends[0] * (1 + 1e-9)
+    if not is_first.any():
         return None
-    foretold = float(-np.diff(found.at(ends))[0])
+    if (fitted := fit_last(form, times[is_first], losses[is_first])) is None:
+        return None
+    foretold = float(-np.diff(fitted.at(ends))[0])
     (above, error_above), (below, error_below) = (level(times, losses, at, 0.15) for at in ends)
     unsure = max(float(np.hypot(error_above, error_below)), TINY)
     least = max(foretold, unsure)

@@ -16,7 +16,7 @@ from foretrace.job.convergence.backtest import (
     Fitted,
     Trust,
     fit_last,
-    not_told_apart,
+    select_contenders,
 )
 from foretrace.job.convergence.statistics import TINY, level, moving_mean, noise, trailing_mean
 
@@ -65,21 +65,21 @@ def draw_futures(
     The forms that the tails do not tell apart get equal shares of the *draws*. A future reaches
     *target* when the mean of its last *window* rows is no higher.
     """
-    forms = not_told_apart(trusted)
+    forms = select_contenders(trusted)
     each = -(-draws // len(forms))
     span = horizon - times[-1]
     count = min(MOST_AHEAD, int(span / np.median(np.diff(times[len(times) // 2 :]))))
     ahead = times[-1] + span / count * np.arange(1, 1 + count)
     before = losses[len(losses) - window + 1 :]
-    found = []
+    futures = []
     for form in forms:
         fitted = fit_last(form, times, losses)
         assert fitted is not None
-        found += _of_one_form(fitted, trusted[form], before, ahead, target, each, random)
-    return Futures(*(np.array(column) for column in zip(*found, strict=True)))
+        futures += _draw_of_form(fitted, trusted[form], before, ahead, target, each, random)
+    return Futures(*(np.array(column) for column in zip(*futures, strict=True)))
 
 
-def _of_one_form(
+def _draw_of_form(
     fitted: Fitted,
     trust: Trust,
     before: Floats,
@@ -95,14 +95,14 @@ def _of_one_form(
     pure = _pure_noise(left) / spread
     block = max(1, min(len(left) // 4, window))
     resampled = expected + spread * _blocks(pure, draws, len(left), block, random)
-    curves = fitted.refitted(resampled)
+    curves = fitted.refit(resampled)
     above, unsure = level(fitted.times, left, last, ANCHOR)
     now = expected[-1] + above + unsure * random.standard_t(ANCHOR_FREEDOM, draws)
     late_noise = np.sqrt(np.mean(spread[-max(3, len(left) // 5) :] ** 2))
     off = trust.spread + _misfit(fitted, above, unsure)
     errors = off * random.standard_t(trust.freedom, draws)
     grown = np.log2(ahead / (last + fitted.origin)) ** GROWTH
-    found = []
+    futures = []
     for draw in range(draws):
         curve = curves.one(draw)
         at_last = curve.at(np.array([last]))[0, 0]
@@ -114,8 +114,8 @@ def _of_one_form(
         reached = ahead[np.argmax(is_below)] if is_below.any() else np.inf
         falls_at_most = at_last - curve.asymptotes[0]
         asymptote = now[draw] - (USUAL_FALL + errors[draw]) * falls_at_most
-        found.append((reached, means.min(), asymptote))
-    return found
+        futures.append((reached, means.min(), asymptote))
+    return futures
 
 
 def _misfit(fitted: Fitted, above: float, unsure: float) -> float:

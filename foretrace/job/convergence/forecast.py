@@ -1,11 +1,11 @@
 """At which step a training reaches a loss, with an interval, or why that cannot be said.
 
-In: a log of losses (see `job_loss_log`) and a target. Out: `Convergence`.
+In: a log of losses (see `loss_log`) and a target. Out: `Convergence`.
 
 The step asked for is exact: the first at which the mean of the last ``window`` logged losses is at
 or below the target. Forms of the loss are fitted to what is known and judged on its tail
-(`job_loss_tail`); futures are drawn from resampled logs, with the error that the forms made on
-tails and the noise of the log (`job_loss_draws`). Where more than half of what the level leaves out
+(`backtest`); futures are drawn from resampled logs, with the error that the forms made on
+tails and the noise of the log (`bootstrap`). Where more than half of what the level leaves out
 never reaches the target, there is no upper bound, and the answer is refused.
 """
 
@@ -22,14 +22,14 @@ from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer
 from foretrace.job.convergence.backtest import LEAVE_OUT, trust
 from foretrace.job.convergence.bootstrap import draw_futures
 from foretrace.job.convergence.learning_rate import schedule_of
-from foretrace.job.convergence.model_comparison import compared
+from foretrace.job.convergence.model_comparison import compare_forms
 from foretrace.job.convergence.statistics import falls, trailing_mean
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.job.convergence.bootstrap import Futures
-    from foretrace.job.convergence.learning_rate import Schedule
+    from foretrace.job.convergence.learning_rate import RateSchedule
     from foretrace.job.convergence.loss_log import LossLog
     from foretrace.job.convergence.model_comparison import FormRow
 
@@ -65,7 +65,7 @@ class Convergence:
     warnings: tuple[str, ...] = ()
 
 
-def steps_to_loss(
+def forecast_steps_to_loss(
     log: LossLog,
     target: float,
     *,
@@ -99,39 +99,39 @@ def steps_to_loss(
     if not math.isfinite(target):
         raise RefusedError(f"the target is {target}, expected a finite loss")
     schedule = schedule_of(log.steps, log.rates, log.ahead, next_change)
-    known = _known(log, schedule, window)
-    means = trailing_mean(known.losses, known.window)
+    counting = _select_rows(log, schedule, window)
+    means = trailing_mean(counting.losses, counting.window)
     if means.min() <= target:
-        return _read_off(known, means, target, level)
-    trusted = trust(known.times, known.losses)
+        return _read_off(counting, means, target, level)
+    trusted = trust(counting.times, counting.losses)
     futures = draw_futures(
-        known.times,
-        known.losses,
+        counting.times,
+        counting.losses,
         trusted,
         target,
-        window=known.window,
-        horizon=HORIZON * known.times[-1],
+        window=counting.window,
+        horizon=HORIZON * counting.times[-1],
         draws=draws,
         random=np.random.default_rng(seed),
     )
-    low, middle, high = _bounds(futures, level) + known.origin
+    low, middle, high = _bounds(futures, level) + counting.origin
     if not math.isfinite(high):
-        raise RefusedError(_no_bound(known, target, level, futures, low))
+        raise RefusedError(_no_bound(counting, target, level, futures, low))
     _check_schedule(schedule, low, high)
-    is_checked = middle - known.origin <= CHECKED * known.times[-1] and level == LEVEL
+    is_checked = middle - counting.origin <= CHECKED * counting.times[-1] and level == LEVEL
     status = VALIDATED if is_checked else UNVALIDATED
     return Convergence(
         Answer(middle, low, high, "steps", level, status),
-        known.since,
-        known.window * known.grouped,
+        counting.since,
+        counting.window * counting.grouped,
         reached=False,
-        forms=compared(log, known.times, known.losses, trusted, target, known.origin),
-        warnings=known.warnings,
+        forms=compare_forms(log, counting.times, counting.losses, trusted, target, counting.origin),
+        warnings=counting.warnings,
     )
 
 
 @dataclass(frozen=True)
-class _Known:
+class _CountingRows:
     """The rows that count: times are steps since ``origin``, each row a mean of ``grouped``."""
 
     times: Floats
@@ -151,26 +151,26 @@ class _Known:
         return (f"{self.grouped} losses at a time were averaged",) if self.grouped > 1 else ()
 
 
-def _known(log: LossLog, schedule: Schedule, window: int | None) -> _Known:
+def _select_rows(log: LossLog, schedule: RateSchedule, window: int | None) -> _CountingRows:
     since = schedule.since
     steps, losses, grouped = _grouped(log.steps[since:], log.losses[since:])
     _check_length(steps, schedule, log)
     rows = _window(window, len(steps), grouped)
     origin = float(steps[0] - np.median(np.diff(steps)))
-    return _Known(steps - origin, losses, origin, grouped, rows)
+    return _CountingRows(steps - origin, losses, origin, grouped, rows)
 
 
-def _read_off(known: _Known, means: Floats, target: float, level: float) -> Convergence:
+def _read_off(counting: _CountingRows, means: Floats, target: float, level: float) -> Convergence:
     """Return when the log itself reached the target."""
-    row = known.window - 1 + int(np.argmax(means <= target))
-    reached = float(known.origin + known.times[row])
+    row = counting.window - 1 + int(np.argmax(means <= target))
+    reached = float(counting.origin + counting.times[row])
     again = (f"the mean has risen since, to {means[-1]:.4g}",) if means[-1] > target else ()
     return Convergence(
         Answer(reached, reached, reached, "steps", level, VALIDATED),
-        known.since,
-        known.window * known.grouped,
+        counting.since,
+        counting.window * counting.grouped,
         reached=True,
-        warnings=(*known.warnings, *again),
+        warnings=(*counting.warnings, *again),
     )
 
 
@@ -184,7 +184,7 @@ def _grouped(steps: Floats, losses: Floats) -> tuple[Floats, Floats, int]:
     return steps[-kept:][each - 1 :: each], means, each
 
 
-def _check_length(steps: Floats, schedule: Schedule, log: LossLog) -> None:
+def _check_length(steps: Floats, schedule: RateSchedule, log: LossLog) -> None:
     if len(steps) < FEWEST_ROWS:
         since = f" since the learning rate changed at step {log.steps[schedule.since]:g}"
         raise RefusedError(
@@ -197,12 +197,12 @@ def _window(asked: int | None, rows: int, grouped: int) -> int:
     """Return over how many rows the loss is averaged."""
     if asked is None:
         return max(1, round(WINDOW * rows))
-    found = max(1, round(asked / grouped))
-    if found > rows // 2:
+    width = max(1, round(asked / grouped))
+    if width > rows // 2:
         raise RefusedError(
             f"a mean of {asked} losses is too much for a log with {rows * grouped}; take fewer"
         )
-    return found
+    return width
 
 
 def _bounds(futures: Futures, level: float) -> Floats:
@@ -211,9 +211,11 @@ def _bounds(futures: Futures, level: float) -> Floats:
     return np.quantile(futures.reached, shares, method="inverted_cdf")
 
 
-def _no_bound(known: _Known, target: float, level: float, futures: Futures, low: float) -> str:
+def _no_bound(
+    counting: _CountingRows, target: float, level: float, futures: Futures, low: float
+) -> str:
     """Say why the target may never be reached, and which could be asked for."""
-    times, losses = known.times, known.losses
+    times, losses = counting.times, counting.losses
     late = times > LEAVE_OUT * times[-1]
     slope, error = falls(times[late], losses[late])
     if slope > 2 * error:
@@ -235,7 +237,7 @@ def _no_bound(known: _Known, target: float, level: float, futures: Futures, low:
     )
 
 
-def _check_schedule(schedule: Schedule, low: float, high: float) -> None:
+def _check_schedule(schedule: RateSchedule, low: float, high: float) -> None:
     if high > schedule.next_change:
         raise RefusedError(
             f"with the learning rate as it is, the target is reached at step {low:,.0f} to "

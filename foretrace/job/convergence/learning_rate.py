@@ -27,7 +27,7 @@ MOVING = 0.5
 LAST_ROWS = 12
 
 
-class Schedule(NamedTuple):
+class RateSchedule(NamedTuple):
     """``since`` is a row; ``next_change`` a step, infinite where none is known or to be expected.
 
     ``why`` says in words where the next change comes from.
@@ -43,7 +43,7 @@ def schedule_of(
     rates: Floats | None,
     ahead: Sequence[tuple[float, float]] = (),
     next_change: float | None = None,
-) -> Schedule:
+) -> RateSchedule:
     """Return what is known of the schedule.
 
     Parameters
@@ -68,18 +68,18 @@ def schedule_of(
         The rate changes all the time.
     """
     if rates is None:
-        return Schedule(0, next_change or math.inf, "as given" if next_change else "")
+        return RateSchedule(0, next_change or math.inf, "as given" if next_change else "")
     changes = 1 + np.flatnonzero(np.abs(np.diff(rates)) > SAME * np.maximum(rates[1:], rates[:-1]))
     _check_moving(steps, changes)
     since = int(changes[-1]) if len(changes) else 0
     if next_change is not None:
-        return Schedule(since, next_change, "as given")
+        return RateSchedule(since, next_change, "as given")
     for step, rate in ahead:
         if abs(rate - rates[-1]) > SAME * max(rate, rates[-1]):
-            return Schedule(since, step, "says the log")
+            return RateSchedule(since, step, "says the log")
     if ahead:
-        return Schedule(since)
-    return Schedule(since, *_expected(steps, rates, changes))
+        return RateSchedule(since)
+    return RateSchedule(since, *_expected(steps, rates, changes))
 
 
 def _check_moving(steps: Floats, changes: npt.NDArray[np.intp]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from foretrace.job.data_file import Entry
 
-Row = tuple[int, float, float | None, float | None, str]
+LossRow = tuple[int, float, float | None, float | None, str]
 
 STEPS, EPOCHS, ROWS = "steps", "epochs", "losses"
 """What the number of a row counts; where it has none, rows with a loss are counted."""
@@ -61,7 +61,7 @@ _BAR = re.compile(r"[|\[] *(\d+)/(\d+) *[\[(]")
 _WITH_OTHERS = re.compile(r"(?:val|valid|validation|eval|test|dev)[ _/]loss", re.IGNORECASE)
 
 
-def array_rows(array: npt.NDArray[Any]) -> list[Row]:
+def array_rows(array: npt.NDArray[Any]) -> list[LossRow]:
     """Return the rows of an array of losses, or of steps and losses.
 
     Raises
@@ -77,7 +77,7 @@ def array_rows(array: npt.NDArray[Any]) -> list[Row]:
     return _entry_rows("row", [(at, dict(zip(names, row, strict=True))) for at, row in rows])
 
 
-def text_rows(text: str) -> list[Row]:
+def text_rows(text: str) -> list[LossRow]:
     r"""Return the rows of JSON, of a table, or of what a training printed.
 
     >>> text_rows('[{"step": 5, "loss": 2.0}, {"step": 5, "eval_loss": 2.1}]')
@@ -96,7 +96,7 @@ def text_rows(text: str) -> list[Row]:
     return printed_rows(text) if rows is None else rows
 
 
-def _table_rows(text: str) -> list[Row] | None:
+def _table_rows(text: str) -> list[LossRow] | None:
     """Return the rows of a table, or None where *text* is something else.
 
     The first line names columns, or everything is numbers: losses, or steps and losses.
@@ -110,12 +110,12 @@ def _table_rows(text: str) -> list[Row] | None:
         if len(names) > 1 and not _LOSS.search(text):
             raise RefusedError(f"line {lines[0][0]}: no column is called loss: {', '.join(names)}")
         return None
-    chosen = [next((n for n in known if n in names), "") for known in NAMES]
+    chosen = [next((n for n in wanted if n in names), "") for wanted in NAMES]
     cells = [(at, dict(zip(names, row, strict=False))) for at, row in rows]
     return _entry_rows("line", [(at, {n: row.get(n) for n in chosen}) for at, row in cells])
 
 
-def _entry_rows(kind: str, entries: Iterable[Entry]) -> list[Row]:
+def _entry_rows(kind: str, entries: Iterable[Entry]) -> list[LossRow]:
     """Return a row for each of *entries*, whose place in a file is a *kind*: a line, an entry."""
     return [
         (at, *_entry_row(f"{kind} {at}", number, entry))
@@ -156,7 +156,7 @@ def _plain(name: str) -> str:
     return name.lower().rpartition(" - ")[2]
 
 
-def printed_rows(text: str) -> list[Row]:
+def printed_rows(text: str) -> list[LossRow]:
     r"""Return the rows of what a training printed; lines without a loss are passed over.
 
     So are lines that name another loss beside, where most do not: evaluations on the way.
@@ -171,7 +171,7 @@ def printed_rows(text: str) -> list[Row]:
     ]
     plain = [line for line in lines if not _WITH_OTHERS.search(line[1])]
     is_mixed = len(plain) > len(lines) / 2
-    rows: list[Row] = []
+    rows: list[LossRow] = []
     for line, words, loss in plain if is_mixed else lines:
         step, counts = _printed_step(words, len(rows) + 1)
         rate = _RATE.search(words)

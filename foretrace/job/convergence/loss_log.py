@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from foretrace.job.convergence.log_rows import Row
+    from foretrace.job.convergence.log_rows import LossRow
 
     Floats = npt.NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def read_losses(path: Path) -> LossLog:
     return loss_log(rows, str(path))
 
 
-def loss_log(rows: Sequence[Row], name: str) -> LossLog:
+def loss_log(rows: Sequence[LossRow], name: str) -> LossLog:
     """Return the log made of *rows*; *name* stands in messages.
 
     Examples

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.job.convergence.backtest import fit_last, not_told_apart
+from foretrace.job.convergence.backtest import fit_last, select_contenders
 from foretrace.job.convergence.curves import fit_form
 from foretrace.job.convergence.statistics import falls
 
@@ -42,7 +42,7 @@ class FormRow:
     counts: bool
 
 
-def compared(
+def compare_forms(
     log: LossLog,
     times: Floats,
     losses: Floats,
@@ -54,7 +54,7 @@ def compared(
 
     *times* and *losses* are the rows of *log* that count; *origin* is the step before the first.
     """
-    counting, horizon = not_told_apart(trusted), 1e6 * times[-1]
+    counting, horizon = select_contenders(trusted), 1e6 * times[-1]
     rows = []
     for form, judged in trusted.items():
         fitted = fit_last(form, times, losses)

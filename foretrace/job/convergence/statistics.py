@@ -92,10 +92,10 @@ def level(times: Floats, losses: Floats, until: float, width: float) -> tuple[fl
     near = before[times[before] > until * (1 - width)]
     near = near if len(near) > 2 else before[-3:]  # noqa: PLR2004 - a line and its error
     line = np.stack([np.ones(len(near)), times[near] - until], axis=1)
-    found, *_ = np.linalg.lstsq(line, losses[near], rcond=None)
-    left = losses[near] - line @ found
+    fitted, *_ = np.linalg.lstsq(line, losses[near], rcond=None)
+    left = losses[near] - line @ fitted
     variance = left @ left / max(1, len(near) - 2)
-    return float(found[0]), float(np.sqrt(np.linalg.pinv(line.T @ line)[0, 0] * variance))
+    return float(fitted[0]), float(np.sqrt(np.linalg.pinv(line.T @ line)[0, 0] * variance))
 
 
 def falls(times: Floats, losses: Floats) -> tuple[float, float]:

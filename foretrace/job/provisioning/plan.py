@@ -25,7 +25,7 @@ TIME = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|h|d|days?)")
 IN_SECONDS = {"s": 1.0, "m": 60.0, "h": HOUR, "d": 86_400.0}
 
 
-class Candidate(NamedTuple):
+class Fleet(NamedTuple):
     """A way to run the job: so many machines of a kind, and servers where there are any.
 
     ``mode`` is "ddp" (all-reduce), "bsp" (parameter servers, workers in step) or "asp" (the same,
@@ -47,14 +47,14 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Forecast:
+class OfferForecast:
     """What the job takes on a candidate: a worker's step and the whole, and what that costs.
 
     ``in_time`` is the probability that it ends before the deadline, ``closed_form_s`` what a closed
     form says of the whole, where it can. ``assumptions`` and ``warnings`` are those of the step.
     """
 
-    candidate: Candidate
+    fleet: Fleet
     step: Answer
     time: Answer
     cost: Answer
@@ -68,41 +68,41 @@ class Forecast:
         """What the whole costs if the closed form is right."""
         if self.closed_form_s is None:
             return None
-        return self.closed_form_s * self.candidate.price_per_hour / HOUR
+        return self.closed_form_s * self.fleet.price_per_hour / HOUR
 
 
 @dataclass(frozen=True)
 class Choice:
     """The cheapest ways to be in time: expected to, and with the whole interval (None: no such)."""
 
-    expected: Forecast
-    safe: Forecast | None
+    expected: OfferForecast
+    safe: OfferForecast | None
 
 
-def forecast(
-    candidate: Candidate,
+def forecast_offer(
+    fleet: Fleet,
     step: Answer,
     steps: Answer,
     *,
     deadline_s: float,
     currency: str = "USD",
     closed_form_step_s: float | None = None,
-) -> Forecast:
+) -> OfferForecast:
     """Return what *steps* steps, each of the length *step* in seconds, take on *candidate*.
 
     Examples
     --------
     >>> from foretrace.job.answer import Answer, exactly
-    >>> rented = Candidate("gpu", 2, 2, "ddp", price_per_hour=3.0)
+    >>> rented = Fleet("gpu", 2, 2, "ddp", price_per_hour=3.0)
     >>> step = Answer(0.5, 0.4, 0.6, "s")
-    >>> found = forecast(rented, step, exactly(7_200, "steps"), deadline_s=3_600)
-    >>> found.time.value, found.cost.value, found.in_time
+    >>> offer = forecast_offer(rented, step, exactly(7_200, "steps"), deadline_s=3_600)
+    >>> offer.time.value, offer.cost.value, offer.in_time
     (3600.0, 3.0, 0.5)
     """
     time = step.times(steps, "s")
-    cost = time.scaled(candidate.price_per_hour / HOUR, currency)
+    cost = time.scale(fleet.price_per_hour / HOUR, currency)
     form_s = None if closed_form_step_s is None else steps.value * closed_form_step_s
-    return Forecast(candidate, step, time, cost, probability_below(time, deadline_s), form_s)
+    return OfferForecast(fleet, step, time, cost, probability_below(time, deadline_s), form_s)
 
 
 def probability_below(answer: Answer, limit: float) -> float:
@@ -119,7 +119,7 @@ def probability_below(answer: Answer, limit: float) -> float:
     return float(ndtr((limit - answer.value) / sigma) if sigma else answer.value <= limit)
 
 
-def choose(forecasts: Sequence[Forecast], deadline_s: float) -> Choice:
+def choose(forecasts: Sequence[OfferForecast], deadline_s: float) -> Choice:
     """Return the cheapest of *forecasts* that end before the deadline.
 
     Raises
@@ -133,14 +133,14 @@ def choose(forecasts: Sequence[Forecast], deadline_s: float) -> Choice:
     if expected is None:
         fastest = min(by_cost, key=lambda each: each.time.value)
         raise RefusedError(
-            f"no plan meets the deadline of {duration(deadline_s)}: the fastest, "
-            f"{fastest.candidate}, takes {duration(fastest.time.value)} and costs "
+            f"no plan meets the deadline of {format_duration(deadline_s)}: the fastest, "
+            f"{fastest.fleet}, takes {format_duration(fastest.time.value)} and costs "
             f"{fastest.cost.value:,.2f} {fastest.cost.unit}; allow more time or other machines"
         )
     return Choice(expected, safe)
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return a time such as "90min", "2h" or "1.5 days" in seconds.
 
     Raises
@@ -150,22 +150,22 @@ def seconds(text: str) -> float:
 
     Examples
     --------
-    >>> seconds("90min"), seconds("1.5 d"), seconds("20s")
+    >>> parse_duration("90min"), parse_duration("1.5 d"), parse_duration("20s")
     (5400.0, 129600.0, 20.0)
     """
-    found = TIME.fullmatch(text.strip())
-    value = float(found[1]) * IN_SECONDS[found[2][0]] if found else 0.0
+    match = TIME.fullmatch(text.strip())
+    value = float(match[1]) * IN_SECONDS[match[2][0]] if match else 0.0
     if value <= 0:
         raise RefusedError(f"{text!r} is no time above 0; write one as in 90min, 2h or 1.5d")
     return value
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return *seconds* in the unit that suits them.
 
     Examples
     --------
-    >>> duration(5_400), duration(90), duration(0.5), duration(200_000)
+    >>> format_duration(5_400), format_duration(90), format_duration(0.5), format_duration(200_000)
     ('1.5 h', '1.5 min', '0.5 s', '2.31 d')
     """
     unit, size = next((unit, size) for unit, size in UNITS if seconds >= size)
@@ -180,7 +180,7 @@ class Parts(NamedTuple):
     bytes_per_s: float
 
 
-def closed_form_step(candidate: Candidate, parts: Parts) -> float:
+def closed_form_step(fleet: Fleet, parts: Parts) -> float:
     """Return the seconds of a worker's step on *candidate* by Cynthia's closed form.
 
     In step, what takes longer of computing and transfers hides the other; at one's own pace they
@@ -192,16 +192,16 @@ def closed_form_step(candidate: Candidate, parts: Parts) -> float:
     Examples
     --------
     >>> job = Parts(compute_s=1.0, gradient_bytes=100.0, bytes_per_s=200.0)
-    >>> served = Candidate("m", 4, 4, "bsp", 1.0, "s", 1)
+    >>> served = Fleet("m", 4, 4, "bsp", 1.0, "s", 1)
     >>> [closed_form_step(served._replace(mode=mode), job) for mode in ("bsp", "asp", "ddp")]
     [4.0, 2.0, 1.0]
     """
-    mode, machines, servers = candidate.mode, candidate.machines, candidate.servers
+    mode, machines, servers = fleet.mode, fleet.machines, fleet.servers
     alone = parts.gradient_bytes / parts.bytes_per_s
     if mode == "ddp":
         half = alone * (machines - 1) / machines
         return max(parts.compute_s, 2 * half)
     if mode == "bsp":
-        together = alone * max(candidate.workers / servers, 1.0)
+        together = alone * max(fleet.workers / servers, 1.0)
         return max(parts.compute_s, 2 * together)
-    return max(parts.compute_s + alone + alone, candidate.workers * (alone / servers))
+    return max(parts.compute_s + alone + alone, fleet.workers * (alone / servers))

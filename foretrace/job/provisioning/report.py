@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.errors import RefusedError
-from foretrace.job.provisioning.plan import HOUR, choose, duration
+from foretrace.job.provisioning.plan import HOUR, choose, format_duration
 from foretrace.job.report import JobReport, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.job.provisioning.offers import Forecasts, Wanted
-    from foretrace.job.provisioning.plan import Choice, Forecast
+    from foretrace.job.provisioning.offers import Demand, OfferForecasts
+    from foretrace.job.provisioning.plan import Choice, OfferForecast
     from foretrace.job.report import Cell
 
 SHARES = "workers share the recorded batch: as many steps as on one worker"
@@ -22,23 +22,23 @@ STALE = "workers at their own pace use stale gradients: steps that these cost ar
 COSTLY = "stale gradients cost steps, as the root of the workers at their own pace (Cynthia)"
 
 
-def plan_report(found: Forecasts, wanted: Wanted, currency: str) -> JobReport:
-    """Return the cheapest of what was *found* that ends in time, with all of it in a table.
+def plan_report(forecasts: OfferForecasts, wanted: Demand, currency: str) -> JobReport:
+    """Return the cheapest of *forecasts* that ends in time, with all of it in a table.
 
     Raises
     ------
     RefusedError
         Nothing ends in time, or nothing could be predicted.
     """
-    chosen = _chosen(found, wanted.deadline_s)
+    chosen = _choose(forecasts, wanted.deadline_s)
     best = chosen.safe or chosen.expected
-    stale = any(each.candidate.mode == "asp" for each in found.known)
+    stale = any(each.fleet.mode == "asp" for each in forecasts.predicted)
     return JobReport(
-        title=f"Cheapest that ends within {duration(wanted.deadline_s)}: {best.candidate}",
+        title=f"Cheapest that ends within {format_duration(wanted.deadline_s)}: {best.fleet}",
         answers={"step": best.step, "time": best.time, "cost": best.cost},
         tables=(
-            _cheapest(found.known, chosen, wanted.deadline_s, currency),
-            _offers(found.known, currency),
+            _cheapest(forecasts.predicted, chosen, wanted.deadline_s, currency),
+            _offers(forecasts.predicted, currency),
         ),
         assumptions=(
             SHARES if wanted.splits_batch else EACH,
@@ -50,21 +50,23 @@ def plan_report(found: Forecasts, wanted: Wanted, currency: str) -> JobReport:
             *_risk(chosen),
             *best.warnings,
             *([STALE] if stale and not wanted.is_to_loss else []),
-            *found.refused,
+            *forecasts.refused,
         ),
     )
 
 
-def _chosen(found: Forecasts, deadline_s: float) -> Choice:
+def _choose(forecasts: OfferForecasts, deadline_s: float) -> Choice:
     """Return the cheapest in time; where there is none, say what could not be predicted, too."""
-    if not found.known:
-        raise RefusedError(f"no offer can be predicted: {found.refused[0]}")
+    if not forecasts.predicted:
+        raise RefusedError(f"no offer can be predicted: {forecasts.refused[0]}")
     try:
-        return choose(found.known, deadline_s)
+        return choose(forecasts.predicted, deadline_s)
     except RefusedError as error:
-        if not found.refused:
+        if not forecasts.refused:
             raise
-        unknown = f"{len(found.refused)} offers cannot be predicted, such as {found.refused[0]}"
+        unknown = (
+            f"{len(forecasts.refused)} offers cannot be predicted, such as {forecasts.refused[0]}"
+        )
         raise RefusedError(f"{error} ({unknown})") from None
 
 
@@ -76,9 +78,11 @@ def _risk(chosen: Choice) -> list[str]:
     return [f"no offer ends in time with its whole interval; this one is late in {late:.0%}"]
 
 
-def _cheapest(known: Sequence[Forecast], chosen: Choice, deadline_s: float, currency: str) -> Table:
+def _cheapest(
+    forecasts: Sequence[OfferForecast], chosen: Choice, deadline_s: float, currency: str
+) -> Table:
     """Compare what the replay and the closed form would rent."""
-    in_form = [each for each in known if (each.closed_form_s or deadline_s + 1) <= deadline_s]
+    in_form = [each for each in forecasts if (each.closed_form_s or deadline_s + 1) <= deadline_s]
     form = min(in_form, key=lambda each: each.closed_form_cost or 0.0, default=None)
     rules = {
         "replay, whole interval in time": chosen.safe,
@@ -92,8 +96,8 @@ def _cheapest(known: Sequence[Forecast], chosen: Choice, deadline_s: float, curr
     return Table("Cheapest by", ("rule", *columns), rows)
 
 
-def _offers(known: Sequence[Forecast], currency: str) -> Table:
-    by_cost = sorted(known, key=lambda each: (each.cost.value, each.time.value))
+def _offers(forecasts: Sequence[OfferForecast], currency: str) -> Table:
+    by_cost = sorted(forecasts, key=lambda each: (each.cost.value, each.time.value))
     return Table("Offers, the cheapest first", _columns(currency), [_cells(e) for e in by_cost])
 
 
@@ -112,15 +116,15 @@ def _columns(currency: str) -> tuple[str, ...]:
     )
 
 
-def _cells(found: Forecast) -> list[Cell]:
-    time, form_s = found.time, found.closed_form_s
+def _cells(forecast: OfferForecast) -> list[Cell]:
+    time, form_s = forecast.time, forecast.closed_form_s
     return [
-        str(found.candidate),
-        found.candidate.workers,
-        1e3 * found.step.value,
+        str(forecast.fleet),
+        forecast.fleet.workers,
+        1e3 * forecast.step.value,
         *(each / HOUR for each in (time.value, time.low, time.high)),
-        found.cost.value,
-        round(100 * found.in_time, 1),
+        forecast.cost.value,
+        round(100 * forecast.in_time, 1),
         None if form_s is None else form_s / HOUR,
-        found.closed_form_cost,
+        forecast.closed_form_cost,
     ]

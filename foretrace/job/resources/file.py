@@ -27,7 +27,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table of the file; unknown keys are refused, and numbers out of range, nan among them."""
 
 
-class Job(_Table, frozen=True):
+class GivenJob(_Table, frozen=True):
     """What a step costs: training alone, making a batch from memory, taking it from a worker.
 
     What a recording says may be left out if one is given beside the file.
@@ -42,7 +42,7 @@ class Job(_Table, frozen=True):
     threads: Positive | None = None
 
 
-class Machine(_Table, frozen=True):
+class GivenMachine(_Table, frozen=True):
     """What the machine has; ``stream_mbps`` is what one reader gets of the disk's ``disk_mbps``."""
 
     disk_mbps: Positive
@@ -52,7 +52,7 @@ class Machine(_Table, frozen=True):
     memory_gbps: Positive = 10.0
 
 
-class Grid(_Table, frozen=True):
+class GivenGrid(_Table, frozen=True):
     """What to try; without ``workers`` every number up to twice the cores."""
 
     cores: Annotated[list[Cores], msgspec.Meta(min_length=1, max_length=MOST_VALUES)]
@@ -62,7 +62,7 @@ class Grid(_Table, frozen=True):
     )
 
 
-class Measured(_Table, frozen=True):
+class GivenStep(_Table, frozen=True):
     """A step that was measured with everything cached."""
 
     cores: Cores
@@ -82,10 +82,10 @@ class Price(_Table, frozen=True):
 class Resources(_Table, frozen=True):
     """The whole file."""
 
-    job: Job
-    machine: Machine
-    grid: Grid
-    measured: list[Measured] = []
+    job: GivenJob
+    machine: GivenMachine
+    grid: GivenGrid
+    measured: list[GivenStep] = []
     price: Price | None = None
 
 

@@ -40,7 +40,7 @@ TESTED_CORES, TESTED_WORKERS = 2, 2
 
 
 @dataclass(frozen=True)
-class Job:
+class LoadingJob:
     """What is known about the job: times in seconds, one entry per repeat of a measurement.
 
     ``measured`` are steps with everything cached, by cores and workers.
@@ -62,7 +62,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Machine:
+class LoadingMachine:
     """What is known about the machine.
 
     ``cores`` do as much together as ``effective_cores`` that disturb each other in nothing.
@@ -76,7 +76,7 @@ class Machine:
     def effective(self, cores: int) -> float:
         """Return how many effective cores *cores* of this machine are.
 
-        >>> Machine(4, 2.5, Storage(1e8, 1e8), 10).effective(3)
+        >>> LoadingMachine(4, 2.5, Storage(1e8, 1e8), 10).effective(3)
         2.0
         """
         if self.cores == 1:
@@ -85,7 +85,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Row:
+class SurveyRow:
     """A point of the grid.
 
     ``speed``, ``recent_speed`` (what was used last is cached, with the workers that suit that) and
@@ -109,8 +109,8 @@ class Row:
 class _Point:
     """A job on so many cores of a machine, with so many loader workers and so much data cached."""
 
-    job: Job
-    machine: Machine
+    job: LoadingJob
+    machine: LoadingMachine
     cores: int
     workers: int
     cache: float
@@ -137,14 +137,14 @@ class _Point:
 
 
 def survey(
-    job: Job,
-    machine: Machine,
+    job: LoadingJob,
+    machine: LoadingMachine,
     *,
     cores: Iterable[int],
     cache: Iterable[float],
     workers: Sequence[int] | None = None,
     price: Price | None = None,
-) -> list[Row]:
+) -> list[SurveyRow]:
     """Return a row for each number of *cores* and each cached fraction, and number of *workers*.
 
     Without *workers* each point has as many as make it fastest, the fewest of equals.
@@ -163,21 +163,23 @@ def _fastest(points: Sequence[_Point]) -> _Point:
     return next(point for point in points if point.seconds <= best * ALIKE)
 
 
-def _row(points: Sequence[_Point], price: Price | None) -> Row:
+def _row(points: Sequence[_Point], price: Price | None) -> SurveyRow:
     """Return the row of the fastest of *points*, which differ in their workers only."""
     point = _fastest(points)
-    job, found = point.job, point.pace(fixed_hits(point.cache))
+    job, ours = point.job, point.pace(fixed_hits(point.cache))
     recent = min(each.pace(recent_hits(each.cache)).seconds for each in points)
-    epoch = _seconds(point).scaled(job.samples / job.batch_size, "s")
-    hourly = None if price is None else _hourly(price, point.cores, point.cache * job.dataset_gb)
-    return Row(
+    epoch = _seconds(point).scale(job.samples / job.batch_size, "s")
+    hourly = (
+        None if price is None else _price_per_hour(price, point.cores, point.cache * job.dataset_gb)
+    )
+    return SurveyRow(
         cores=point.cores,
         cache=point.cache,
         workers=point.workers,
         speed=_speed(epoch, job.samples),
-        limit=found.limit,
+        limit=ours.limit,
         recent_speed=job.batch_size / recent,
-        synergy_speed=job.samples / _published(point),
+        synergy_speed=job.samples / _synergy_epoch(point),
         epoch=epoch,
         price=hourly,
         epoch_price=None if hourly is None else hourly * epoch.value / 3600,
@@ -187,7 +189,7 @@ def _row(points: Sequence[_Point], price: Price | None) -> Row:
 def _seconds(point: _Point) -> Answer:
     """Return the step, its range from repeats of the measurements and the error of the form."""
     random, value = np.random.default_rng(SEED), point.seconds
-    computes, prepares = (_resampled(t, random) for t in (point.job.compute, point.job.prepare))
+    computes, prepares = (_resample(t, random) for t in (point.job.compute, point.job.prepare))
     hits = fixed_hits(point.cache)
     drawn = [point.pace_of(*t, hits).seconds for t in zip(computes, prepares, strict=True)]
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) / value
@@ -202,20 +204,20 @@ def _speed(epoch: Answer, samples: int) -> Answer:
     return replace(epoch, value=value, low=low, high=high, unit="samples/s")
 
 
-def _published(point: _Point) -> float:
+def _synergy_epoch(point: _Point) -> float:
     """Return Synergy's epoch, from ours with everything cached."""
     job, machine = point.job, point.machine
-    found = synergy(
+    ours = synergy(
         point.pace(1.0).seconds * job.samples / job.batch_size,
         dataset_gb=job.dataset_gb,
         fraction=point.cache,
         memory_gb_per_s=machine.memory_gb_per_s,
         disk_mb_per_s=machine.storage.disk / 1e6,
     )
-    return found.epoch
+    return ours.epoch
 
 
-def _resampled(times: Sequence[float], random: np.random.Generator) -> list[float]:
+def _resample(times: Sequence[float], random: np.random.Generator) -> list[float]:
     picks = random.integers(0, len(times), (DRAWS, len(times)))
     return [float(mean) for mean in np.asarray(times)[picks].mean(axis=1)]
 
@@ -224,11 +226,11 @@ def _mean(times: Sequence[float]) -> float:
     return float(np.mean(times))
 
 
-def _hourly(price: Price, cores: int, cache_gb: float) -> float:
+def _price_per_hour(price: Price, cores: int, cache_gb: float) -> float:
     return price.core * cores + price.memory_gb * cache_gb + price.rest
 
 
-def cheapest(rows: Sequence[Row], within: float) -> Row:
+def choose_cheapest(rows: Sequence[SurveyRow], within: float) -> SurveyRow:
     """Return the cheapest of *rows* whose speed is at most a share *within* below the best.
 
     Cheapest per epoch where prices are known, else that with the fewest cores, then the smallest

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from foretrace.job.resources.grid import Row
+    from foretrace.job.resources.grid import SurveyRow
 
 
-def draw_resources(rows: Sequence[Row], best: Row, path: Path) -> None:
+def draw_resources(rows: Sequence[SurveyRow], best: SurveyRow, path: Path) -> None:
     """Draw samples per second against the cached share, a pair of curves per cores and workers.
 
     Solid is a cache of fixed content with its interval, dashed a page cache; a ring marks *best*.
@@ -22,7 +22,7 @@ def draw_resources(rows: Sequence[Row], best: Row, path: Path) -> None:
     write_picture(path, title, lambda: drawn((9, 5), lambda empty: _draw(empty, rows, best)))
 
 
-def _draw(figure: Any, rows: Sequence[Row], best: Row) -> None:
+def _draw(figure: Any, rows: Sequence[SurveyRow], best: SurveyRow) -> None:
     axes = figure.add_subplot()
     for at, (name, curve) in enumerate(_curves(rows).items()):
         curve.sort(key=lambda row: row.cache)
@@ -44,12 +44,12 @@ def _draw(figure: Any, rows: Sequence[Row], best: Row) -> None:
     axes.legend(fontsize=8)
 
 
-def _curves(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _curves(rows: Sequence[SurveyRow]) -> dict[str, list[SurveyRow]]:
     """Return rows by what stays the same along the cache axis; workers may be chosen per point."""
     chosen = len({(row.cores, row.cache) for row in rows}) == len(rows)
-    found: dict[str, list[Row]] = {}
+    curves: dict[str, list[SurveyRow]] = {}
     for row in rows:
         cores = "1 core" if row.cores == 1 else f"{row.cores} cores"
         name = cores if chosen else f"{cores}, {row.workers} loader workers"
-        found.setdefault(name, []).append(row)
-    return found
+        curves.setdefault(name, []).append(row)
+    return curves

@@ -14,7 +14,7 @@ from foretrace.analysis.baseline import measured_step
 from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
-from foretrace.job.resources.grid import Job, Machine
+from foretrace.job.resources.grid import LoadingJob, LoadingMachine
 from foretrace.job.resources.throughput import Storage, pace
 from foretrace.tracer.recording.effective_cores import effective_cores
 from foretrace.transforms.edit.columns import is_in
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from foretrace.job.resources.file import Resources
 
 
-class Replayed(NamedTuple):
+class LoaderComparison(NamedTuple):
     """A step in ms with so many workers, by the closed form and by the replay, where it applies."""
 
     workers: int
@@ -39,7 +39,7 @@ class Replayed(NamedTuple):
     replay_ms: float | None
 
 
-def job_of(given: Resources, graph: Graph | None) -> Job:
+def job_of(given: Resources, graph: Graph | None) -> LoadingJob:
     """Return the job: what the file says, and from the recording what it leaves out.
 
     Raises
@@ -47,38 +47,39 @@ def job_of(given: Resources, graph: Graph | None) -> Job:
     RefusedError
         Neither says a value.
     """
-    known = {} if graph is None else _recorded(graph)
+    recorded = {} if graph is None else _read_recording(graph)
     job = given.job
-    return Job(
-        compute=_seconds(_stated("compute_ms", job.compute_ms, known)),
-        prepare=_seconds(_stated("prepare_ms", job.prepare_ms, known)),
-        hand_over=_stated("hand_over_ms", job.hand_over_ms, {"hand_over_ms": 0.0} | known) / 1e3,
-        threads=known.get("threads", 1.0) if job.threads is None else job.threads,
-        batch_size=_stated("batch_size", job.batch_size, known),
+    return LoadingJob(
+        compute=_seconds(_require("compute_ms", job.compute_ms, recorded)),
+        prepare=_seconds(_require("prepare_ms", job.prepare_ms, recorded)),
+        hand_over=_require("hand_over_ms", job.hand_over_ms, {"hand_over_ms": 0.0} | recorded)
+        / 1e3,
+        threads=recorded.get("threads", 1.0) if job.threads is None else job.threads,
+        batch_size=_require("batch_size", job.batch_size, recorded),
         samples=job.samples,
         dataset_gb=job.dataset_gb,
         measured={(m.cores, m.workers): m.step_ms / 1e3 for m in given.measured},
     )
 
 
-def _recorded(graph: Graph) -> dict[str, Any]:
+def _read_recording(graph: Graph) -> dict[str, Any]:
     """Return what a recording says about the parts of a step; times in ms."""
     meta = graph.meta
     loader, machine = meta.loader or {}, meta.machine or {}
     hand_over = HANDOVER_NS if has_device(graph) else HANDOVER_CPU_NS
-    found = {
+    facts = {
         "batch_size": meta.batch_size,
         "threads": machine.get("threads"),
         "hand_over_ms": hand_over / 1e6,
     }
     if loader.get("load_ns"):
-        found["prepare_ms"] = loader["load_ns"] * _busy(loader) / 1e6
+        facts["prepare_ms"] = loader["load_ns"] * _busy(loader) / 1e6
         loading = 0.0 if loader.get("workers") else _own_loading_ns(graph)
-        found["compute_ms"] = _without(measured_step(graph), loading)
-    return {name: value for name, value in found.items() if value}
+        facts["compute_ms"] = _subtract_loading(measured_step(graph), loading)
+    return {name: value for name, value in facts.items() if value}
 
 
-def _without(measured: Measured, loading_ns: float) -> list[float]:
+def _subtract_loading(measured: Measured, loading_ns: float) -> list[float]:
     """Return the recorded steps in ms less *loading_ns*; their mean is that of the measurement."""
     rest = max(measured.step_ns - loading_ns, 1.0)
     samples = np.asarray(measured.samples_ns, float)
@@ -97,13 +98,13 @@ def _own_loading_ns(graph: Graph) -> float:
     return float(tasks["work_ns"].to_numpy()[own].sum()) / graph.steps
 
 
-def _stated(name: str, given: Any, known: dict[str, Any]) -> Any:
-    found = known.get(name) if given is None else given
-    if found is None:
+def _require(name: str, given: Any, recorded: dict[str, Any]) -> Any:
+    value = recorded.get(name) if given is None else given
+    if value is None:
         raise RefusedError(
             f"[job] {name} is not known; give it, or a recording of the job with its loader"
         )
-    return found
+    return value
 
 
 def _seconds(times_ms: float | list[float]) -> tuple[float, ...]:
@@ -111,7 +112,7 @@ def _seconds(times_ms: float | list[float]) -> tuple[float, ...]:
     return tuple(ms / 1e3 for ms in times)
 
 
-def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine:
+def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> LoadingMachine:
     """Return the machine; where *probe*, its effective cores are measured here and now.
 
     Raises
@@ -129,10 +130,12 @@ def machine_of(given: Resources, graph: Graph | None, *, probe: bool) -> Machine
         raise RefusedError(f"[machine] effective_cores = {effective:g} of {cores} cores")
     disk = machine.disk_mbps * 1e6
     reader = disk if machine.stream_mbps is None else machine.stream_mbps * 1e6
-    return Machine(int(cores), effective, Storage(disk, reader), machine.memory_gbps)
+    return LoadingMachine(int(cores), effective, Storage(disk, reader), machine.memory_gbps)
 
 
-def compare_loaders(baseline: Baseline, job: Job, workers: Iterable[int]) -> list[Replayed]:
+def compare_loaders(
+    baseline: Baseline, job: LoadingJob, workers: Iterable[int]
+) -> list[LoaderComparison]:
     """Return the step with so many workers that load as recorded, by both ways.
 
     The recorded waiting of a load keeps a worker from its next one, and nobody else. The replay
@@ -148,7 +151,7 @@ def compare_loaders(baseline: Baseline, job: Job, workers: Iterable[int]) -> lis
     forms = [pace(means, storage, workers=count, hits=0.0, cores=cores) for count in counts]
     scenarios = [as_scenario(f"dataloader(workers={count})") for count in counts]
     return [
-        Replayed(count, form.seconds * 1e3, _predicted_ms(outcome))
+        LoaderComparison(count, form.seconds * 1e3, _predicted_ms(outcome))
         for count, form, outcome in zip(
             counts, forms, predict_each(baseline, scenarios), strict=True
         )

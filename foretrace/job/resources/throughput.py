@@ -151,9 +151,9 @@ def synergy(
 
     Examples
     --------
-    >>> found = synergy(
+    >>> form = synergy(
     ...     262.8, dataset_gb=140, fraction=0.5, memory_gb_per_s=10, disk_mb_per_s=500)
-    >>> round(found.fetch, 2), found.epoch, round(found.needed_mb_per_s, 1)
+    >>> round(form.fetch, 2), form.epoch, round(form.needed_mb_per_s, 1)
     (150.36, 262.8, 280.2)
     """
     cached = fraction * dataset_gb

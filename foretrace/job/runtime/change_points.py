@@ -26,7 +26,7 @@ SHORTEST = 0.1
 
 
 @dataclass(frozen=True)
-class Change:
+class PaceChange:
     """From step ``at`` on, counted from 0, steps take ``after`` instead of ``before`` seconds."""
 
     at: int
@@ -45,12 +45,12 @@ def startup_steps(seconds: Floats, skip: int, within: float) -> int:
     >>> startup_steps(np.array([9.0, 3.0, 0.5] + [1.0, 1.1, 1.05, 1.08] * 5), 1, 0.05)
     3
     """
-    found = skip + _apart(seconds[skip:])
-    steady = seconds[found:]
+    count = skip + _apart(seconds[skip:])
+    steady = seconds[count:]
     change = pace_change(steady)
     if change is None or change.at > len(steady) / 2:
-        return found
-    return found + (change.at if change.before > (1 + within) * change.after else 0)
+        return count
+    return count + (change.at if change.before > (1 + within) * change.after else 0)
 
 
 def _apart(seconds: Floats) -> int:
@@ -69,7 +69,7 @@ def _apart(seconds: Floats) -> int:
     return int(np.argmin([*is_apart[: len(seconds) // 2], False]))
 
 
-def pace_change(seconds: Floats) -> Change | None:
+def pace_change(seconds: Floats) -> PaceChange | None:
     """Return where the mean changes, if it does.
 
     The largest of the contrasts of means before and after any step, each over what the two parts
@@ -92,7 +92,7 @@ def pace_change(seconds: Floats) -> Change | None:
     if statistic[largest] <= CRITICAL or largest in (0, len(statistic) - 1):
         return None
     at = largest + ends
-    return Change(at, float(seconds[:at].mean()), float(seconds[at:].mean()))
+    return PaceChange(at, float(seconds[:at].mean()), float(seconds[at:].mean()))
 
 
 def _wandering(scaled: Floats) -> Floats:
@@ -100,5 +100,5 @@ def _wandering(scaled: Floats) -> Floats:
     sums, count = np.cumsum(scaled)[:-1], np.arange(1.0, len(scaled))
     slope = sums / count
     squares, products = np.cumsum(sums**2), np.cumsum(count * sums)
-    found: Floats = squares - 2 * slope * products + slope**2 * np.cumsum(count**2)
-    return found
+    squares_left: Floats = squares - 2 * slope * products + slope**2 * np.cumsum(count**2)
+    return squares_left

@@ -5,7 +5,7 @@ interval, or a reason to refuse. Four things keep the mean of a sample from bein
 
 - the first steps build, allocate and tune (`startup_steps`);
 - the pace may still be changing (`pace_change`);
-- neighbouring steps are alike, so a sample says less than its size (`job_bootstrap`);
+- neighbouring steps are alike, so a sample says less than its size (`sampling_error`);
 - a steady job wanders, more slowly than any sample shows (`WANDER`).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from foretrace.job.runtime.change_points import Change
+    from foretrace.job.runtime.change_points import PaceChange
 
     Floats = npt.NDArray[np.float64]
 
@@ -73,14 +73,14 @@ class Runtime:
         """Return the same where each sample was *stride* steps."""
         return replace(
             self,
-            step=self.step.scaled(1 / stride, "s"),
+            step=self.step.scale(1 / stride, "s"),
             startup=self.startup * stride,
             sample=self.sample * stride,
             more=None if self.more is None else self.more * stride,
         )
 
 
-def runtime(
+def forecast_runtime(
     seconds: Sequence[float] | Floats,
     steps: float,
     *,
@@ -114,8 +114,8 @@ def runtime(
 
     Examples
     --------
-    >>> found = runtime([5.0, *[0.1, 0.12] * 30], 1000)
-    >>> round(found.total.value, 1), found.startup
+    >>> runtime = forecast_runtime([5.0, *[0.1, 0.12] * 30], 1000)
+    >>> round(runtime.total.value, 1), runtime.startup
     (114.9, 1)
     """
     every = np.asarray(seconds, np.float64)
@@ -194,16 +194,16 @@ def _check_pace(steady: Floats, startup: int, within: float) -> None:
     )
 
 
-def _drift(steady: Floats, change: Change | None) -> float:
+def _drift(steady: Floats, change: PaceChange | None) -> float:
     """Return by how much the steps after a change differ from the mean of all, as a share of it."""
     return 0.0 if change is None else change.after / float(steady.mean()) - 1
 
 
 def _answer(sample: Floats, startup: int, steps: float, within: float) -> Runtime:
     steady, mean = sample[startup:], float(sample[startup:].mean())
-    known = _of_first(sample, steps)
+    measured = _of_first(sample, steps)
     left = max(steps - len(sample), 0)
-    total = known + left * mean
+    total = measured + left * mean
     below, above = _off(steady, left)
     spread = _spread(steady) if left else 0.0
     drift = _drift(steady, pace_change(steady)) if left else 0.0

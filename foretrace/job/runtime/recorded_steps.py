@@ -27,7 +27,7 @@ HEAD = 1 << 16
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepSamples:
     """Samples of steps; the first ``skip`` are start-up, a recording has left it out.
 
     ``lasts_s`` is the time over which they were taken, where other work lay in between.
@@ -51,7 +51,7 @@ def is_trace(path: Path) -> bool:
     return head.startswith(TRACES) or any(mark in head for mark in IN_TRACES)
 
 
-def recorded_steps(graph: Graph) -> Steps:
+def read_recorded_steps(graph: Graph) -> StepSamples:
     """Return the steps of a recording: those without the profiler, where it has them."""
     free = graph.meta.unprofiled_step_ns
     seconds = np.array(free or graph.step_samples_ns, np.float64) / 1e9
@@ -61,10 +61,10 @@ def recorded_steps(graph: Graph) -> Steps:
     if not free:
         notes.append("the steps were measured under the profiler, which slows the host down")
     source = f"steps recorded {'without' if free else 'under'} the profiler"
-    return Steps(Samples(seconds, source=source), 0, math.inf, tuple(notes))
+    return StepSamples(Samples(seconds, source=source), 0, math.inf, tuple(notes))
 
 
-def logged_steps(path: Path, column: str | None = None) -> Steps:
+def read_logged_steps(path: Path, column: str | None = None) -> StepSamples:
     """Return the steps of a table, an array or a log, from the first of the job on.
 
     Raises
@@ -73,7 +73,7 @@ def logged_steps(path: Path, column: str | None = None) -> Steps:
         As `foretrace.job.runtime.samples.read_samples` does.
     """
     samples = read_samples(path, column)
-    return Steps(samples, warnings=samples.notes)
+    return StepSamples(samples, warnings=samples.notes)
 
 
 def change_of(prediction: Prediction) -> Answer:
@@ -89,7 +89,7 @@ def change_of(prediction: Prediction) -> Answer:
     return Answer(value, *ends, "", status=prediction.status)
 
 
-def total_of(found: Runtime, step: Answer, steps: Answer) -> Answer:
+def total_of(runtime: Runtime, step: Answer, steps: Answer) -> Answer:
     """Return the time of *steps* steps: as long a start-up as was found, then *step* each.
 
     Raises
@@ -97,13 +97,13 @@ def total_of(found: Runtime, step: Answer, steps: Answer) -> Answer:
     RefusedError
         The job may be over before its start-up is.
     """
-    if steps.low <= found.startup:
+    if steps.low <= runtime.startup:
         raise RefusedError(
-            f"a job of {steps.low:,.0f} steps is over within its start-up of {found.startup}"
+            f"a job of {steps.low:,.0f} steps is over within its start-up of {runtime.startup}"
         )
-    paced = step.times(_moved(steps, -found.startup), "s")
-    return _moved(paced, found.startup_s)
+    paced = step.times(_shift(steps, -runtime.startup), "s")
+    return _shift(paced, runtime.startup_s)
 
 
-def _moved(answer: Answer, by: float) -> Answer:
+def _shift(answer: Answer, by: float) -> Answer:
     return replace(answer, value=answer.value + by, low=answer.low + by, high=answer.high + by)

@@ -69,5 +69,5 @@ def _block_means(values: Floats) -> Floats:
     """Return the mean of each block, one beginning at every value."""
     length = len(values) // BLOCKS
     sums = np.cumsum(np.concatenate([[0.0], values, values[: length - 1]]))
-    found: Floats = (sums[length:] - sums[:-length]) / length
-    return found
+    means: Floats = (sums[length:] - sums[:-length]) / length
+    return means

@@ -36,12 +36,12 @@ def tells_apart(rows: Floats) -> bool:
     return bool(np.linalg.cond(rows / lengths) <= WORST_CONDITION)
 
 
-def guessed(columns: Floats) -> Floats:
+def guess_rows(columns: Floats) -> Floats:
     """Return rows as if every term had an equal share in what is predicted over a grid.
 
     Examples
     --------
-    >>> guessed(np.array([[1.0, 10.0], [1.0, 30.0]])).tolist()
+    >>> guess_rows(np.array([[1.0, 10.0], [1.0, 30.0]])).tolist()
     [[0.6666666666666666, 0.3333333333333333], [0.4, 0.6]]
     """
     means = columns.mean(axis=0)

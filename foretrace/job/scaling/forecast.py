@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import least_squares, nnls
 
 from foretrace.errors import RefusedError
-from foretrace.job.scaling.experiment_design import guessed, next_points, tells_apart
+from foretrace.job.scaling.experiment_design import guess_rows, next_points, tells_apart
 from foretrace.job.scaling.points import Points
 from foretrace.job.scaling.surface import SEED, Surface
 
@@ -38,14 +38,14 @@ PROBES = 3
 """Points to measure next that are named."""
 
 
-class Grid(NamedTuple):
+class PointGrid(NamedTuple):
     """Points at which a speed may be wanted: every number of workers with every one of servers."""
 
     workers: Floats
     servers: Floats
 
 
-def grid_up_to(workers: int, servers: int) -> Grid:
+def grid_up_to(workers: int, servers: int) -> PointGrid:
     """Return all points up to *workers* and *servers*; of large numbers some, evenly by ratio.
 
     Examples
@@ -54,7 +54,7 @@ def grid_up_to(workers: int, servers: int) -> Grid:
     [[1.0, 1.0, 2.0, 2.0], [1.0, 2.0, 1.0, 2.0]]
     """
     across, along = np.meshgrid(_axis(workers), _axis(servers), indexing="ij")
-    return Grid(across.ravel(), along.ravel())
+    return PointGrid(across.ravel(), along.ravel())
 
 
 def _axis(most: int) -> Floats:
@@ -93,10 +93,10 @@ def fit(points: Points, form: Form, noise: float | None = None) -> Surface:
     """
     _check(points, form, least=len(form.terms) + (noise is None))
     terms = _relative_terms(points, form)
-    found = form.speeds(terms, points.workers, points.servers)
+    fitted = form.speeds(terms, points.workers, points.servers)
     random = np.random.default_rng(SEED)
-    shown, noises = _noises(found / points.speeds - 1, len(terms), noise, random)
-    drawn = _redrawn(_rows(form, points.workers, points.servers, found), noises, random)
+    shown, noises = _noises(fitted / points.speeds - 1, len(terms), noise, random)
+    drawn = _redraw(_rows(form, points.workers, points.servers, fitted), noises, random)
     return Surface(form, terms, drawn, shown)
 
 
@@ -114,12 +114,12 @@ def _noises(
     return shown, shown * np.sqrt(freedom / random.chisquare(freedom, DRAWS))
 
 
-def _redrawn(rows: Floats, noises: Floats, random: np.random.Generator) -> Floats:
+def _redraw(rows: Floats, noises: Floats, random: np.random.Generator) -> Floats:
     """Return the terms fitted to speeds with noise anew, one set for each of *noises*."""
     directions, triangle = np.linalg.qr(rows)  # as few rows as terms: the same fits, faster
     scatter = random.standard_normal((len(noises), len(rows))) @ directions
     wanted = directions.sum(axis=0) + noises[:, None] * scatter
-    return np.array([_solved(triangle, each) for each in wanted])
+    return np.array([_solve(triangle, each) for each in wanted])
 
 
 def _check(points: Points, form: Form, least: int) -> None:
@@ -143,7 +143,7 @@ def _check(points: Points, form: Form, least: int) -> None:
     raise RefusedError(f"{wrong}; measure at {in_words(places, form)}, too")
 
 
-def extent(points: Points) -> Grid:
+def extent(points: Points) -> PointGrid:
     """Return all numbers of workers and servers up to the largest measured, two at least."""
     return grid_up_to(
         max(int(points.workers.max()), 2),
@@ -171,7 +171,12 @@ def place_in_words(workers: int, servers: int, form: Form) -> str:
 
 
 def next_to_measure(
-    points: Points | None, form: Form, grid: Grid, count: int = PROBES, *, is_noisy: bool = True
+    points: Points | None,
+    form: Form,
+    grid: PointGrid,
+    count: int = PROBES,
+    *,
+    is_noisy: bool = True,
 ) -> list[tuple[int, int]]:
     """Return workers and servers of the points of *grid* whose speeds tell most about all others.
 
@@ -180,28 +185,28 @@ def next_to_measure(
     """
     columns = form.columns(*grid)
     if points is None:
-        known, every = columns[:0], guessed(columns)
+        measured, every = columns[:0], guess_rows(columns)
     else:
-        known, every = _information(points, form, grid)
-    chosen = next_points(known, every, count, is_noisy=is_noisy)
+        measured, every = _information(points, form, grid)
+    chosen = next_points(measured, every, count, is_noisy=is_noisy)
     return [(int(grid.workers[at]), int(grid.servers[at])) for at in chosen]
 
 
-def _information(points: Points, form: Form, grid: Grid) -> tuple[Floats, Floats]:
+def _information(points: Points, form: Form, grid: PointGrid) -> tuple[Floats, Floats]:
     """Return the rows of what is measured and of *grid*, relative to the speeds there."""
-    known = _rows(form, points.workers, points.servers, points.speeds)
-    if not tells_apart(known):
+    measured = _rows(form, points.workers, points.servers, points.speeds)
+    if not tells_apart(measured):
         both = [
             np.concatenate(pair)
             for pair in zip((points.workers, points.servers), grid, strict=True)
         ]
-        rows = guessed(form.columns(*both))
-        return rows[: len(known)], rows[len(known) :]
+        rows = guess_rows(form.columns(*both))
+        return rows[: len(measured)], rows[len(measured) :]
     speeds = form.speeds(_relative_terms(points, form), *grid)
-    return known, _rows(form, *grid, np.minimum(speeds, BEYOND * points.speeds.max()))
+    return measured, _rows(form, *grid, np.minimum(speeds, BEYOND * points.speeds.max()))
 
 
-def left_out(points: Points, form: Form, rule: Rule) -> Floats:
+def leave_each_out(points: Points, form: Form, rule: Rule) -> Floats:
     """Return how far off *rule* is at each point if it does not know that one.
 
     Errors are relative. Points without which the others do not tell the terms apart are passed
@@ -217,27 +222,27 @@ def left_out(points: Points, form: Form, rule: Rule) -> Floats:
     return np.array(errors)
 
 
-def relative(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
+def fit_relative(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
     """Fit by relative errors, as `fit` does."""
     return partial(form.speeds, _relative_terms(points, form))
 
 
-def absolute(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
+def fit_absolute(points: Points, form: Form) -> Callable[[Floats, Floats], Floats]:
     """Fit Optimus' terms by errors of the speeds themselves, as its code does.
 
     Fast points count most.
     """
     form = replace(form, is_published=True)
-    found = least_squares(
+    solution = least_squares(
         lambda terms: form.speeds(terms, points.workers, points.servers) - points.speeds,
         np.ones(len(form.terms)),
         bounds=(0, np.inf),
         x_scale="jac",
     )
-    return partial(form.speeds, found.x)
+    return partial(form.speeds, solution.x)
 
 
-def proportional(points: Points, _form: Form) -> Callable[[Floats, Floats], Floats]:
+def fit_proportional(points: Points, _form: Form) -> Callable[[Floats, Floats], Floats]:
     """Take each worker to add the same speed, whatever the servers: what a fit must do better."""
     each = float(np.median(points.speeds / points.workers))
     return lambda workers, _servers: each * workers
@@ -245,7 +250,7 @@ def proportional(points: Points, _form: Form) -> Callable[[Floats, Floats], Floa
 
 def _relative_terms(points: Points, form: Form) -> Floats:
     rows = _rows(form, points.workers, points.servers, points.speeds)
-    return _solved(rows, np.ones(len(rows)))
+    return _solve(rows, np.ones(len(rows)))
 
 
 def _rows(form: Form, workers: Floats, servers: Floats, speeds: Floats) -> Floats:
@@ -253,7 +258,7 @@ def _rows(form: Form, workers: Floats, servers: Floats, speeds: Floats) -> Float
     return np.asarray(form.columns(workers, servers) * (speeds / form.steps(workers))[:, None])
 
 
-def _solved(rows: Floats, wanted: Floats) -> Floats:
+def _solve(rows: Floats, wanted: Floats) -> Floats:
     """Return the non-negative terms that come closest to *wanted*."""
     lengths = np.linalg.norm(rows, axis=0)
     return np.asarray(nnls(rows / lengths, wanted)[0] / lengths)

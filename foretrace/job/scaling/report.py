@@ -9,13 +9,13 @@ import numpy as np
 
 from foretrace.job.report import JobReport, Table
 from foretrace.job.scaling.forecast import (
-    absolute,
+    fit_absolute,
+    fit_proportional,
+    fit_relative,
     in_words,
-    left_out,
+    leave_each_out,
     next_to_measure,
     place_in_words,
-    proportional,
-    relative,
 )
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from foretrace.job.report import Cell
-    from foretrace.job.scaling.forecast import Grid
+    from foretrace.job.scaling.forecast import PointGrid
     from foretrace.job.scaling.points import Points
-    from foretrace.job.scaling.simulated_points import Probe, Probed
+    from foretrace.job.scaling.simulated_points import Probe, ProbedSurface
     from foretrace.job.scaling.surface import Surface
 
     Floats = npt.NDArray[np.float64]
 
 RULES = {
-    "errors relative to the speed": relative,
-    "errors of the speed, Optimus' terms": absolute,
-    "speed per worker, no fit": proportional,
+    "errors relative to the speed": fit_relative,
+    "errors of the speed, Optimus' terms": fit_absolute,
+    "speed per worker, no fit": fit_proportional,
 }
 UNSURE = 0.1
 """Mean half interval over the grid, relative, from which on the answer warns of it."""
@@ -45,9 +45,9 @@ OWN_PACE = "workers do not wait for each other; a step of one has {}, and speeds
 def speed_report(
     surface: Surface,
     points: Points,
-    grid: Grid,
+    grid: PointGrid,
     asked: Sequence[tuple[int, int]],
-    replayed: Probed | None = None,
+    replayed: ProbedSurface | None = None,
 ) -> JobReport:
     """Return the speeds of *surface*, fitted to *points*, at the places *asked* and over *grid*.
 
@@ -55,8 +55,8 @@ def speed_report(
     measured.
     """
     speeds = surface.speeds(*grid)
-    known = np.isfinite(speeds[:, 2])
-    best = int(np.argmax(np.where(known, speeds[:, 0], 0.0)))
+    is_known = np.isfinite(speeds[:, 2])
+    best = int(np.argmax(np.where(is_known, speeds[:, 0], 0.0)))
     fastest = int(grid.workers[best]), int(grid.servers[best])
     unknown = [] if replayed else next_to_measure(points, surface.form, grid)
     answers = {place_in_words(*each, surface.form): surface.speed(*each) for each in asked}
@@ -83,9 +83,9 @@ def speed_report(
 def _half(speeds: Floats) -> Floats:
     """Return half the width of each interval, relative to its speed; infinite where it is open."""
     value, low, high = speeds.T
-    known = np.isfinite(high)
+    is_known = np.isfinite(high)
     return np.where(
-        known, (np.where(known, high, low) - low) / 2 / np.where(known, value, 1), np.inf
+        is_known, (np.where(is_known, high, low) - low) / 2 / np.where(is_known, value, 1), np.inf
     )
 
 
@@ -99,24 +99,24 @@ def _judged(surface: Surface, points: Points) -> Table:
     """Return how far off rules are at each point if they do not know it."""
     rows: list[list[Cell]] = []
     for name, rule in RULES.items():
-        errors = 100 * np.abs(left_out(points, surface.form, rule))
-        found = (np.median(errors), errors.max()) if len(errors) else (np.inf, np.inf)
-        rows.append([name, len(errors), *map(_known, found)])
+        errors = 100 * np.abs(leave_each_out(points, surface.form, rule))
+        shown = (np.median(errors), errors.max()) if len(errors) else (np.inf, np.inf)
+        rows.append([name, len(errors), *map(_finite, shown)])
     columns = ("fit", "points", "median |error|, %", "worst, %")
     return Table("Each point from all others", columns, rows)
 
 
-def _map(title: str, surface: Surface, grid: Grid, values: Floats) -> Table:
+def _map(title: str, surface: Surface, grid: PointGrid, values: Floats) -> Table:
     """Return *values* over *grid*: a row per number of workers, a column per number of servers."""
     workers, servers = np.unique(grid.workers), np.unique(grid.servers)
     cells = values.reshape(len(workers), len(servers)).tolist()
     served = [f"{int(each)} server{'s' if each > 1 else ''}" for each in servers]
     names = served if surface.form.has_servers else ["any"]
-    rows = [[int(each), *map(_known, row)] for each, row in zip(workers, cells, strict=True)]
+    rows = [[int(each), *map(_finite, row)] for each, row in zip(workers, cells, strict=True)]
     return Table(title, ("workers", *names), rows)
 
 
-def _known(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     """Return *value*; None where the points leave it open."""
     return float(value) if math.isfinite(value) else None
 
@@ -162,19 +162,19 @@ def _form(surface: Surface) -> str:
 def _doubts(
     surface: Surface,
     points: Points,
-    grid: Grid,
+    grid: PointGrid,
     speeds: Floats,
     unknown: Sequence[tuple[int, int]],
 ) -> list[str]:
     """Say where the points carry little, or the grid goes beyond them."""
-    found = []
+    doubts = []
     half, more = _half(speeds), f"; measure at {in_words(unknown, surface.form)}" if unknown else ""
     if open_points := int(np.isinf(half).sum()):
-        found.append(f"{open_points} points of the grid are left open{more}")
+        doubts.append(f"{open_points} points of the grid are left open{more}")
     elif half.mean() > UNSURE:
-        found.append(
+        doubts.append(
             f"speeds over the grid are known within {half.mean():.0%} on average only{more}"
         )
     if grid.workers.max() > points.workers.max() or grid.servers.max() > points.servers.max():
-        found.append("the grid goes beyond the points: whether the form holds there was not seen")
-    return found
+        doubts.append("the grid goes beyond the points: whether the form holds there was not seen")
+    return doubts

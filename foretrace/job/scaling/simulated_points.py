@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job.answer import Answer
 from foretrace.job.scaled_out import predict_spread, step_of
-from foretrace.job.scaling.forecast import Grid, fit, next_to_measure
+from foretrace.job.scaling.forecast import PointGrid, fit, next_to_measure
 from foretrace.job.scaling.points import Points
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Probe(NamedTuple):
     is_fitted: bool
 
 
-class Probed(NamedTuple):
+class ProbedSurface(NamedTuple):
     """A surface, the points that it was fitted to, and those and others beside the replay.
 
     ``warnings`` are those that every prediction has.
@@ -53,7 +53,7 @@ class Probed(NamedTuple):
     warnings: list[str]
 
 
-def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
+def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> ProbedSurface:
     """Replay *graph* at the most telling points of *grid*, spread as *like*, and fit *form*.
 
     The interval of the surface holds that of the replay. Points to which the job cannot be spread,
@@ -66,44 +66,44 @@ def probe(graph: Graph, form: Form, grid: Grid, like: Spread) -> Probed:
         doubtful to tell a speed.
     """
     count = len(form.terms) + SPARE
-    replayed = _replayed(graph, form, grid, like, count + CHECKS)
+    replayed = _predict_points(graph, form, grid, like, count + CHECKS)
     warnings = _of_all([*replayed.values()])
-    steps = [_known(step_of(each), warnings) for each in replayed.values()]
-    found = [
+    steps = [_require_positive(step_of(each), warnings) for each in replayed.values()]
+    answers = [
         _speed(step, 1 if form.in_step else workers)
         for (workers, _), step in zip(replayed, steps, strict=True)
     ]
     workers, servers = np.array([*replayed], np.float64).T
-    speeds = np.array([answer.value for answer in found])
+    speeds = np.array([answer.value for answer in answers])
     points = Points(workers[:count], servers[:count], speeds[:count], form.has_servers)
-    surface = fit(points, form).blurred(_doubt(found))
+    surface = fit(points, form).blur(_doubt(answers))
     at = surface.speeds(workers, servers)[:, 0].tolist()
     probes = [
         Probe(*place, answer, value, row < count)
-        for row, (place, answer, value) in enumerate(zip(replayed, found, at, strict=True))
+        for row, (place, answer, value) in enumerate(zip(replayed, answers, at, strict=True))
     ]
-    return Probed(surface, points, probes, warnings)
+    return ProbedSurface(surface, points, probes, warnings)
 
 
-def _replayed(
-    graph: Graph, form: Form, grid: Grid, like: Spread, count: int
+def _predict_points(
+    graph: Graph, form: Form, grid: PointGrid, like: Spread, count: int
 ) -> dict[tuple[int, int], Prediction]:
     """Predict the job at the *count* most telling points of *grid* that it can be spread to."""
-    known: dict[tuple[int, int], Prediction] = {}
+    predictions: dict[tuple[int, int], Prediction] = {}
     while True:
         places = next_to_measure(None, form, grid, count, is_noisy=False)
-        new = [place for place in places if place not in known]
+        new = [place for place in places if place not in predictions]
         failed: dict[tuple[int, int], ForetraceError] = {}
         spreads = [like._replace(workers=w, servers=p) for w, p in new]
         for place, outcome in zip(new, predict_spread(graph, spreads), strict=True):
             if isinstance(outcome, ForetraceError):
                 failed[place] = outcome
             else:
-                known[place] = outcome
+                predictions[place] = outcome
         if not failed:
-            return {place: known[place] for place in places}
+            return {place: predictions[place] for place in places}
         stays = [place not in failed for place in zip(*grid, strict=True)]
-        grid = Grid(*(axis[stays] for axis in grid))
+        grid = PointGrid(*(axis[stays] for axis in grid))
         if sum(stays) <= len(form.terms):
             texts = [str(error) for error in failed.values()]
             raise max(failed.values(), key=lambda error: texts.count(str(error)))
@@ -118,7 +118,7 @@ def _of_all(predictions: Sequence[Prediction]) -> list[str]:
     ]
 
 
-def _known(step: Answer, warnings: list[str]) -> Answer:
+def _require_positive(step: Answer, warnings: list[str]) -> Answer:
     """Return *step*; refuse one that may be as short as you like, and say why it may."""
     if step.low <= 0:
         why = f": {warnings[0]}" if warnings else ""
@@ -132,7 +132,7 @@ def _speed(step: Answer, steps: int) -> Answer:
     return Answer(*ends, "steps/s", step.level, step.status)
 
 
-def _doubt(found: Sequence[Answer]) -> float:
+def _doubt(answers: Sequence[Answer]) -> float:
     """Return the standard deviation of what the replay may be off, relative, as all points show."""
-    widths = [(answer.high - answer.low) / 2 / answer.value for answer in found]
-    return float(np.mean(widths) / ndtri((1 + found[0].level) / 2))
+    widths = [(answer.high - answer.low) / 2 / answer.value for answer in answers]
+    return float(np.mean(widths) / ndtri((1 + answers[0].level) / 2))

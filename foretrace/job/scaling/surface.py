@@ -59,7 +59,7 @@ class Form:
 
     def columns(self, workers: Floats, servers: Floats) -> Floats:
         """Return what the terms are multiplied by at each point."""
-        known = {
+        factors = {
             "1 / workers": 1 / workers,
             "1 - 1 / workers": 1 - 1 / workers,
             "1": np.ones_like(workers),
@@ -67,7 +67,7 @@ class Form:
             "workers": workers,
             "servers": servers,
         }
-        return np.column_stack([known[term] for term in self.terms])
+        return np.column_stack([factors[term] for term in self.terms])
 
     def steps(self, workers: Floats) -> Floats:
         """Return how many steps the job takes in the time of one worker's step."""
@@ -103,7 +103,7 @@ class Surface:
     drawn: Floats
     noise: float
 
-    def blurred(self, share: float) -> Surface:
+    def blur(self, share: float) -> Surface:
         """Return the surface of speeds that may all be off by the same factor.
 
         *share* is the standard deviation of that factor's logarithm.

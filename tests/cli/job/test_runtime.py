@@ -14,7 +14,7 @@ import pytest
 
 from foretrace.cli import app as cli
 from foretrace.graph.literal import literal
-from foretrace.job.runtime.recorded_steps import is_trace, recorded_steps
+from foretrace.job.runtime.recorded_steps import is_trace, read_recorded_steps
 from foretrace.tracer.readers.load import load, save
 from tests.support.recordings.kineto import write_small_trace
 
@@ -151,7 +151,7 @@ def test_steps_under_the_profiler_are_named_so() -> None:
     """A recording without others has nothing better."""
     graph = literal([("aten::mm", "host", 0, 5_000, "forward")], wrap=True, measured_step_ns=5_000)
 
-    found = recorded_steps(graph)
+    found = read_recorded_steps(graph)
 
     assert found.samples.source == "steps recorded under the profiler"
     assert found.warnings[-1].startswith("the steps were measured under the profiler")
@@ -162,7 +162,7 @@ def test_a_recording_that_lasts_long_enough_is_not_doubted() -> None:
     graph = literal([("aten::mm", "host", 0, 5_000, "forward")], wrap=True, measured_step_ns=5_000)
     meta = replace(graph.meta, unprofiled_step_ns=(200_000_000,) * 20)
 
-    found = recorded_steps(replace(graph, meta=meta))
+    found = read_recorded_steps(replace(graph, meta=meta))
 
     assert found.warnings == ("the start of the job was not recorded: its start-up is not counted",)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import RefusedError
-from foretrace.job.convergence.backtest import fit_last, not_told_apart, trust
+from foretrace.job.convergence.backtest import fit_last, select_contenders, trust
 from foretrace.job.convergence.bootstrap import _misfit
 from foretrace.job.convergence.curves import FORMS, fit_form
 from foretrace.job.convergence.learning_rate import schedule_of
@@ -116,7 +116,7 @@ def test_the_tail_tells_forms_apart() -> None:
     trusted = trust(STEPS[:HALF], noisy(6 * STEPS**-0.3, 0.002)[:HALF])
 
     assert list(trusted)[-1] == "exponential"
-    assert "exponential" not in not_told_apart(trusted)
+    assert "exponential" not in select_contenders(trusted)
     assert trusted["power"].spread < trusted["exponential"].spread
 
 

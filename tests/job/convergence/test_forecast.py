@@ -12,7 +12,7 @@ from benchmarks.accuracy.job.convergence import SHOWN, questions, read_runs
 from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.convergence.curves import FORMS
-from foretrace.job.convergence.forecast import Convergence, steps_to_loss
+from foretrace.job.convergence.forecast import Convergence, forecast_steps_to_loss
 from foretrace.job.convergence.loss_log import LossLog
 from foretrace.job.convergence.model_comparison import last_slope, optimus_alone
 from tests.support.paths import ROOT
@@ -34,7 +34,7 @@ def log(losses: np.ndarray, rates: np.ndarray | None = None) -> LossLog:
 
 def asked(losses: np.ndarray, at: int) -> tuple[Convergence, int]:
     """Ask the first half of *losses* for what the noiseless loss is at a step; tell that step."""
-    return steps_to_loss(log(noisy(losses)[:HALF]), float(losses[at - 1])), at
+    return forecast_steps_to_loss(log(noisy(losses)[:HALF]), float(losses[at - 1])), at
 
 
 @pytest.mark.parametrize("at", [1100, 1300])
@@ -58,14 +58,19 @@ def test_the_same_log_gets_the_same_answer() -> None:
     known = log(noisy(4 * STEPS**-0.4)[:HALF])
     target = 4 * 1300**-0.4
 
-    assert steps_to_loss(known, target).answer == steps_to_loss(known, target).answer
-    assert steps_to_loss(known, target).answer != steps_to_loss(known, target, seed=1).answer
+    assert (
+        forecast_steps_to_loss(known, target).answer == forecast_steps_to_loss(known, target).answer
+    )
+    assert (
+        forecast_steps_to_loss(known, target).answer
+        != forecast_steps_to_loss(known, target, seed=1).answer
+    )
 
 
 def test_a_higher_level_is_a_wider_interval() -> None:
     """Of the same futures."""
     known = log(noisy(4 * STEPS**-0.4)[:HALF])
-    narrow, wide = (steps_to_loss(known, 0.23, level=level).answer for level in (0.5, 0.9))
+    narrow, wide = (forecast_steps_to_loss(known, 0.23, level=level).answer for level in (0.5, 0.9))
 
     assert wide.low < narrow.low < narrow.high < wide.high
 
@@ -73,7 +78,7 @@ def test_a_higher_level_is_a_wider_interval() -> None:
 def test_a_target_that_the_log_reaches_is_read_off() -> None:
     """The first step at which the mean of the last two is no higher than 2.5."""
     losses = np.array([5.0, 4.0, 2.0, 4.0, 3.0, 2.0, *[2.0] * 10])
-    found = steps_to_loss(log(losses), 2.5, window=2)
+    found = forecast_steps_to_loss(log(losses), 2.5, window=2)
 
     assert found.reached
     assert (found.answer.low, found.answer.value, found.answer.high) == (6, 6, 6)
@@ -83,7 +88,7 @@ def test_a_target_that_the_log_reaches_is_read_off() -> None:
 
 def test_a_loss_that_rose_after_it_reached_the_target_is_said_to() -> None:
     """Noise may touch a target long before the loss stays there."""
-    found = steps_to_loss(log(np.array([5.0, 2.0, *[3.0] * 10])), 2.5, window=1)
+    found = forecast_steps_to_loss(log(np.array([5.0, 2.0, *[3.0] * 10])), 2.5, window=1)
 
     assert found.answer.value == 2
     assert found.warnings == ("the mean has risen since, to 3",)
@@ -94,64 +99,64 @@ def test_a_target_below_the_asymptote_is_refused() -> None:
     with pytest.raises(
         RefusedError, match=r"level off anywhere between .*; log more steps, or ask"
     ):
-        steps_to_loss(log(noisy(2 * np.exp(-STEPS / 300) + 0.5)[:HALF]), 0.45)
+        forecast_steps_to_loss(log(noisy(2 * np.exp(-STEPS / 300) + 0.5)[:HALF]), 0.45)
 
 
 def test_what_is_said_to_be_answerable_is_answered() -> None:
     """The number at the end of a refusal."""
     known = log(noisy(6 * STEPS**-0.3)[:HALF])
     with pytest.raises(RefusedError) as caught:
-        steps_to_loss(known, 0.35)
+        forecast_steps_to_loss(known, 0.35)
     target = float(str(caught.value).split("ask for ")[1].split()[0])
 
-    assert math.isfinite(steps_to_loss(known, target * 1.001).answer.high)
+    assert math.isfinite(forecast_steps_to_loss(known, target * 1.001).answer.high)
 
 
 def test_a_rising_loss_is_refused() -> None:
     """By its own sentence."""
     with pytest.raises(RefusedError, match=r"the loss rises: by 0\.[0-9]+ over the steps known"):
-        steps_to_loss(log(noisy(1 + STEPS / 2000)[:HALF]), 0.5)
+        forecast_steps_to_loss(log(noisy(1 + STEPS / 2000)[:HALF]), 0.5)
 
 
 def test_a_loss_that_stands_is_refused() -> None:
     """Nothing but noise is left."""
     with pytest.raises(RefusedError, match="no longer falls measurably"):
-        steps_to_loss(log(noisy(np.ones(HALF), spread=0.1, seed=3)), 0.5)
+        forecast_steps_to_loss(log(noisy(np.ones(HALF), spread=0.1, seed=3)), 0.5)
 
 
 def test_constant_losses_are_refused() -> None:
     """Not even noise."""
     with pytest.raises(RefusedError, match="no longer falls measurably"):
-        steps_to_loss(log(np.ones(40)), 0.5)
+        forecast_steps_to_loss(log(np.ones(40)), 0.5)
 
 
 @pytest.mark.parametrize("target", [math.nan, math.inf])
 def test_a_target_is_a_number(target: float) -> None:
     """Others are said to be none."""
     with pytest.raises(RefusedError, match="expected a finite loss"):
-        steps_to_loss(log(4 * STEPS**-0.4), target)
+        forecast_steps_to_loss(log(4 * STEPS**-0.4), target)
 
 
 def test_a_short_log_is_refused() -> None:
     """Also where only what follows a change is short."""
     with pytest.raises(RefusedError, match="11 losses are too few; log at least 12"):
-        steps_to_loss(log(4 * STEPS[:11] ** -0.4), 0.5)
+        forecast_steps_to_loss(log(4 * STEPS[:11] ** -0.4), 0.5)
     rates = np.where(STEPS[:100] <= 95, 0.1, 0.01)
     with pytest.raises(RefusedError, match="5 losses since the learning rate changed at step 96"):
-        steps_to_loss(log(4 * STEPS[:100] ** -0.4, rates), 0.1)
+        forecast_steps_to_loss(log(4 * STEPS[:100] ** -0.4, rates), 0.1)
 
 
 def test_a_window_must_leave_something_to_compare() -> None:
     """Half of the log at most."""
     with pytest.raises(RefusedError, match="a mean of 60 losses is too much for a log with 100"):
-        steps_to_loss(log(4 * STEPS[:100] ** -0.4), 0.1, window=60)
+        forecast_steps_to_loss(log(4 * STEPS[:100] ** -0.4), 0.1, window=60)
 
 
 def test_a_long_log_is_averaged() -> None:
     """And says so; its window is in logged losses all the same."""
     steps = np.arange(1.0, 25_001)
     losses = noisy(6 * steps**-0.3)
-    found = steps_to_loss(LossLog(steps, losses), 6 * 30_000**-0.3, window=1000)
+    found = forecast_steps_to_loss(LossLog(steps, losses), 6 * 30_000**-0.3, window=1000)
 
     assert found.warnings == ("3 losses at a time were averaged",)
     assert found.window == 999
@@ -162,15 +167,17 @@ def test_other_levels_are_not_validated() -> None:
     """The study looked at one level."""
     known = log(noisy(10 - np.log(STEPS), spread=0.01)[:HALF])
 
-    assert steps_to_loss(known, 10 - math.log(1200)).answer.status == VALIDATED
-    assert steps_to_loss(known, 10 - math.log(1200), level=0.8).answer.status == UNVALIDATED
+    assert forecast_steps_to_loss(known, 10 - math.log(1200)).answer.status == VALIDATED
+    assert (
+        forecast_steps_to_loss(known, 10 - math.log(1200), level=0.8).answer.status == UNVALIDATED
+    )
 
 
 def test_only_what_follows_a_change_of_the_learning_rate_counts() -> None:
     """The loss falls to a new law at step 400, and the answer follows that."""
     losses = np.where(STEPS <= 400, 3.0, 1 / (0.01 * np.maximum(STEPS - 400, 0) + 0.5))
     rates = np.where(STEPS <= 400, 0.1, 0.01)
-    found = steps_to_loss(log(noisy(losses)[:HALF], rates[:HALF]), float(losses[1149]))
+    found = forecast_steps_to_loss(log(noisy(losses)[:HALF], rates[:HALF]), float(losses[1149]))
 
     assert found.since == 401
     assert found.answer.low < 1150 < found.answer.high
@@ -185,8 +192,8 @@ def test_a_change_that_may_come_is_waited_for() -> None:
     with pytest.raises(
         RefusedError, match=r"the rate may change at step 1,200 \(it fell after step"
     ):
-        steps_to_loss(known, target)
-    assert steps_to_loss(known, target, next_change=math.inf).answer.high > 1190
+        forecast_steps_to_loss(known, target)
+    assert forecast_steps_to_loss(known, target, next_change=math.inf).answer.high > 1190
 
 
 def test_optimus_alone_follows_its_own_form_and_no_other() -> None:
@@ -233,4 +240,7 @@ def test_odd_logs_are_answered_or_refused(steps: np.ndarray, losses: np.ndarray)
     """Without a warning or a huge table."""
     target = losses[-1] - 0.05 * abs(losses[-1])
     with contextlib.suppress(RefusedError):
-        assert steps_to_loss(LossLog(steps, losses), float(target), window=1).answer.low > steps[-1]
+        assert (
+            forecast_steps_to_loss(LossLog(steps, losses), float(target), window=1).answer.low
+            > steps[-1]
+        )

@@ -7,24 +7,24 @@ import pytest
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer, exactly
 from foretrace.job.provisioning.plan import (
-    Candidate,
-    Forecast,
+    Fleet,
+    OfferForecast,
     Parts,
     choose,
     closed_form_step,
-    duration,
-    forecast,
+    forecast_offer,
+    format_duration,
+    parse_duration,
     probability_below,
-    seconds,
 )
 
 HOUR = 3_600
 STEPS = exactly(3_600, "steps")
 
 
-def offered(name: str, step: Answer, price: float, deadline_s: float = HOUR) -> Forecast:
+def offered(name: str, step: Answer, price: float, deadline_s: float = HOUR) -> OfferForecast:
     """Return the forecast of 3,600 steps on one machine."""
-    return forecast(Candidate(name, 1, 1, "ddp", price), step, STEPS, deadline_s=deadline_s)
+    return forecast_offer(Fleet(name, 1, 1, "ddp", price), step, STEPS, deadline_s=deadline_s)
 
 
 CHEAP = offered("cheap", Answer(0.95, 0.8, 1.1, "s"), 1.0)
@@ -41,7 +41,7 @@ def test_time_and_cost_follow_from_the_step() -> None:
 
 def test_a_closed_form_has_a_cost_too() -> None:
     """At the same price; where there is none, it has no cost."""
-    known = forecast(SURE.candidate, SURE.step, STEPS, deadline_s=HOUR, closed_form_step_s=0.4)
+    known = forecast_offer(SURE.fleet, SURE.step, STEPS, deadline_s=HOUR, closed_form_step_s=0.4)
 
     assert known.closed_form_s == pytest.approx(1_440)
     assert known.closed_form_cost == pytest.approx(1.2)
@@ -50,8 +50,8 @@ def test_a_closed_form_has_a_cost_too() -> None:
 
 def test_the_number_of_steps_may_be_uncertain_too() -> None:
     """3 % and 4 % are 5 % together."""
-    found = forecast(
-        CHEAP.candidate,
+    found = forecast_offer(
+        CHEAP.fleet,
         Answer(1.0, 0.97, 1.03, "s"),
         Answer(100.0, 96.0, 104.0, "steps"),
         deadline_s=HOUR,
@@ -99,7 +99,7 @@ def test_what_is_known_exactly_is_in_time_or_not() -> None:
 
 
 JOB = Parts(compute_s=1.0, gradient_bytes=100.0, bytes_per_s=200.0)
-SERVED = Candidate("m", 4, 4, "bsp", 1.0, "s", 2)
+SERVED = Fleet("m", 4, 4, "bsp", 1.0, "s", 2)
 
 
 def test_in_step_the_servers_share_what_all_workers_send() -> None:
@@ -123,7 +123,7 @@ def test_at_their_own_pace_workers_add_both_until_the_servers_are_busy() -> None
 
 def test_machines_in_a_ring_send_less_than_twice_the_gradients() -> None:
     """Of 100 bytes, 2 x 3/4 leave each of four machines; one machine sends nothing."""
-    ring = Candidate("m", 4, 4, "ddp", 1.0)
+    ring = Fleet("m", 4, 4, "ddp", 1.0)
 
     assert closed_form_step(ring, JOB._replace(compute_s=0.1)) == 0.75
     assert closed_form_step(ring._replace(machines=1), JOB) == 1.0
@@ -134,7 +134,7 @@ def test_machines_in_a_ring_send_less_than_twice_the_gradients() -> None:
 )
 def test_times_have_a_unit(text: str, value: float) -> None:
     """Seconds, minutes, hours, days."""
-    assert seconds(text) == value
+    assert parse_duration(text) == value
 
 
 @pytest.mark.parametrize("text", ["", "2", "0h", "-1h", "soon", "1h30", "nan h"])
@@ -143,12 +143,12 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(
         RefusedError, match=r"is no time above 0; write one as in 90min, 2h or 1\.5d"
     ):
-        seconds(text)
+        parse_duration(text)
 
 
 def test_durations_take_the_unit_that_suits() -> None:
     """From seconds to days."""
-    assert [duration(each) for each in (0.25, 59, 60, 3_600, 86_400 * 3)] == [
+    assert [format_duration(each) for each in (0.25, 59, 60, 3_600, 86_400 * 3)] == [
         "0.25 s",
         "59 s",
         "1 min",

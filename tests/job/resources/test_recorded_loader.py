@@ -11,7 +11,7 @@ from foretrace.analysis.baseline import replay_baseline
 from foretrace.cli import app as cli
 from foretrace.errors import RefusedError
 from foretrace.graph.literal import literal
-from foretrace.job.resources.file import Grid, Job, Machine, Resources
+from foretrace.job.resources.file import GivenGrid, GivenJob, GivenMachine, Resources
 from foretrace.job.resources.recorded_loader import compare_loaders, job_of, machine_of
 from foretrace.tracer.readers.load import load, save
 from foretrace.tracer.trace import TraceMeta
@@ -42,12 +42,12 @@ def recorded(**loader: object) -> Graph:
     return literal(tasks, meta=meta, measured_step_ns=50_000_000, wrap=True)
 
 
-def given(machine: Machine | None = None, **job: object) -> Resources:
+def given(machine: GivenMachine | None = None, **job: object) -> Resources:
     """Return a file that says as little as it may."""
     return Resources(
-        job=Job(samples=100, dataset_gb=0.1, **job),  # type: ignore[arg-type]
-        machine=machine or Machine(disk_mbps=50),
-        grid=Grid(cores=[1, 2], cache=[1.0]),
+        job=GivenJob(samples=100, dataset_gb=0.1, **job),  # type: ignore[arg-type]
+        machine=machine or GivenMachine(disk_mbps=50),
+        grid=GivenGrid(cores=[1, 2], cache=[1.0]),
     )
 
 
@@ -87,10 +87,12 @@ def test_the_machine_is_the_recorded_one() -> None:
     """Where the file names no cores; the grid's largest number where nobody does."""
     assert machine_of(given(), recorded(), probe=False).cores == 2
     assert machine_of(given(), None, probe=False).effective_cores == 2.0
-    storage = machine_of(given(Machine(disk_mbps=50, stream_mbps=5)), None, probe=False).storage
+    storage = machine_of(
+        given(GivenMachine(disk_mbps=50, stream_mbps=5)), None, probe=False
+    ).storage
     assert (storage.disk, storage.reader) == (50e6, 5e6)
     with pytest.raises(RefusedError, match="effective_cores = 3 of 2 cores"):
-        machine_of(given(Machine(disk_mbps=50, effective_cores=3.0)), None, probe=False)
+        machine_of(given(GivenMachine(disk_mbps=50, effective_cores=3.0)), None, probe=False)
 
 
 def test_effective_cores_are_measured_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

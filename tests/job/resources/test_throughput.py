@@ -9,7 +9,7 @@ import pytest
 
 from foretrace.errors import RefusedError
 from foretrace.job.resources.file import Price
-from foretrace.job.resources.grid import Job, Machine, cheapest, survey
+from foretrace.job.resources.grid import LoadingJob, LoadingMachine, choose_cheapest, survey
 from foretrace.job.resources.throughput import Step, Storage, pace, recent_hits, synergy
 
 STEP = Step(compute=0.02, prepare=0.03, batch_bytes=1e6, hand_over=0.002)
@@ -91,16 +91,16 @@ def test_the_page_cache_formula_is_what_a_cache_of_recent_items_does(fraction: f
     assert hits / (5 * items) == pytest.approx(recent_hits(fraction), abs=0.01)
 
 
-def job(**more: object) -> Job:
+def job(**more: object) -> LoadingJob:
     """Return a job of 1000 samples, 10 to a step, 1 MB a step."""
     given: dict[str, object] = {
         "compute": (0.02,), "prepare": (0.03,), "hand_over": 0.002, "threads": 1.0,
         "batch_size": 10, "samples": 1000, "dataset_gb": 0.1, "measured": {},
     }  # fmt: skip
-    return Job(**{**given, **more})  # type: ignore[arg-type]
+    return LoadingJob(**{**given, **more})  # type: ignore[arg-type]
 
 
-MACHINE = Machine(cores=2, effective_cores=2.0, storage=DISK, memory_gb_per_s=10.0)
+MACHINE = LoadingMachine(cores=2, effective_cores=2.0, storage=DISK, memory_gb_per_s=10.0)
 
 
 def test_every_point_has_the_workers_that_suit_it() -> None:
@@ -120,8 +120,8 @@ def test_every_point_has_the_workers_that_suit_it() -> None:
 
 def test_cores_beyond_the_measured_ones_are_worth_as_much_as_those() -> None:
     """On a machine with one core nothing is known of a second: it counts in full."""
-    assert Machine(4, 2.5, DISK, 10.0).effective(8) == 4.5
-    assert Machine(1, 1.0, DISK, 10.0).effective(2) == 2.0
+    assert LoadingMachine(4, 2.5, DISK, 10.0).effective(8) == 4.5
+    assert LoadingMachine(1, 1.0, DISK, 10.0).effective(2) == 2.0
 
 
 def test_given_workers_are_each_shown() -> None:
@@ -155,10 +155,10 @@ def test_the_cheapest_point_near_the_best() -> None:
     priced = survey(job(), MACHINE, **grid, price=price)  # type: ignore[arg-type]
     free = survey(job(), MACHINE, **grid)  # type: ignore[arg-type]
 
-    assert (cheapest(priced, 0.05).cores, cheapest(priced, 0.05).cache) == (2, 0.5)
-    assert cheapest(priced, 0.9).cache == 0.0
-    assert (cheapest(free, 0.0).cores, cheapest(free, 0.0).cache) == (2, 0.5)
-    assert cheapest(priced, 0.05).epoch_price == pytest.approx((2 + 50) * 2.7 / 3600)
+    assert (choose_cheapest(priced, 0.05).cores, choose_cheapest(priced, 0.05).cache) == (2, 0.5)
+    assert choose_cheapest(priced, 0.9).cache == 0.0
+    assert (choose_cheapest(free, 0.0).cores, choose_cheapest(free, 0.0).cache) == (2, 0.5)
+    assert choose_cheapest(priced, 0.05).epoch_price == pytest.approx((2 + 50) * 2.7 / 3600)
 
 
 @pytest.mark.parametrize("within", [-0.1, 1.0])
@@ -167,4 +167,4 @@ def test_a_share_that_says_nothing_is_refused(within: float) -> None:
     rows = survey(job(), MACHINE, cores=(1,), cache=(1.0,))
 
     with pytest.raises(RefusedError, match="give 0 to 99"):
-        cheapest(rows, within)
+        choose_cheapest(rows, within)

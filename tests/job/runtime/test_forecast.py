@@ -8,7 +8,7 @@ import pytest
 from foretrace.errors import RefusedError
 from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.runtime.change_points import pace_change, startup_steps
-from foretrace.job.runtime.forecast import plain_product, runtime, two_lengths
+from foretrace.job.runtime.forecast import forecast_runtime, plain_product, two_lengths
 from foretrace.job.runtime.sampling_error import between_periods, relative_interval
 from tests.support.paths import SHARED
 
@@ -27,7 +27,7 @@ def series() -> dict[str, np.ndarray]:
 
 def test_the_start_is_paid_once() -> None:
     """A first step of 5 s, then 0.115 s on average: 1,000 steps take 119.9 s."""
-    found = runtime(STEADY, 1000)
+    found = forecast_runtime(STEADY, 1000)
 
     assert found.startup == 1
     assert found.startup_s == 5.0
@@ -39,7 +39,7 @@ def test_the_start_is_paid_once() -> None:
 
 def test_steps_that_were_all_measured_are_known() -> None:
     """A job that the samples hold completely takes what they took."""
-    found = runtime(STEADY, 61)
+    found = forecast_runtime(STEADY, 61)
 
     assert found.total.value == pytest.approx(sum(STEADY))
     assert found.total.low == found.total.value == found.total.high
@@ -49,12 +49,12 @@ def test_steps_that_were_all_measured_are_known() -> None:
 
 def test_a_job_shorter_than_its_samples_is_their_first_part() -> None:
     """Nothing is refused of a job of which everything is known."""
-    assert runtime([5.0, 0.1, 0.2], 2).total.value == 5.1
+    assert forecast_runtime([5.0, 0.1, 0.2], 2).total.value == 5.1
 
 
 def test_only_a_part_may_be_averaged() -> None:
     """The rest shows whether the pace lasts: it does not enter the mean."""
-    found = runtime([*STEADY, *[0.12] * 60], 1000, sample=60)
+    found = forecast_runtime([*STEADY, *[0.12] * 60], 1000, sample=60)
 
     assert found.step.value == pytest.approx(0.115)
     assert found.sample == 60
@@ -124,16 +124,16 @@ def test_periods_that_differ_stay_in_the_interval() -> None:
 
 def test_a_few_odd_steps_at_the_end_are_no_change_of_pace() -> None:
     """Less than a tenth of the sample says nothing of what follows."""
-    assert runtime([*CALM[:-3], 0.2, 0.2, 0.2], 600).startup == 1
+    assert forecast_runtime([*CALM[:-3], 0.2, 0.2, 0.2], 600).startup == 1
 
 
 def test_more_samples_are_asked_for_where_they_help() -> None:
     """Steps that scatter by half need more of them to be within 1 %; periods never average out."""
     scattered = [9.0, *np.tile([0.05, 0.15, 0.1, 0.2, 0.05, 0.1, 0.2], 8)]
 
-    assert (runtime(scattered, 5000, within=0.01).more or 0) > 56
-    assert runtime(scattered, 5000, within=0.2).more == 0
-    assert runtime(scattered, 5000, within=0.001).more is None
+    assert (forecast_runtime(scattered, 5000, within=0.01).more or 0) > 56
+    assert forecast_runtime(scattered, 5000, within=0.2).more == 0
+    assert forecast_runtime(scattered, 5000, within=0.001).more is None
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_carries_no_answer_is_refused(
 ) -> None:
     """Each refusal says in one line why, and what to do."""
     with pytest.raises(RefusedError, match=words) as found:
-        runtime(seconds, steps, **options)  # type: ignore[arg-type]
+        forecast_runtime(seconds, steps, **options)  # type: ignore[arg-type]
 
     assert "\n" not in str(found.value)
 
@@ -171,7 +171,7 @@ def test_what_carries_no_answer_is_refused(
 )
 def test_what_was_not_tested_says_so(seconds: list[float], steps: int, status: str) -> None:
     """Intervals were tested from 40 steps that spread little, for jobs ten times as long."""
-    assert runtime(seconds, steps).total.status == status
+    assert forecast_runtime(seconds, steps).total.status == status
 
 
 def test_other_readings_of_the_same_samples() -> None:
@@ -184,7 +184,7 @@ def test_other_readings_of_the_same_samples() -> None:
 
 def test_single_steps_of_longer_samples() -> None:
     """A sample of ten steps each: the total stays, a step is a tenth of it."""
-    found = runtime(STEADY, 100).of_single_steps(10)
+    found = forecast_runtime(STEADY, 100).of_single_steps(10)
 
     assert found.step.value == pytest.approx(0.0115)
     assert (found.startup, found.sample, found.more) == (10, 600, 0)
@@ -197,7 +197,7 @@ def test_steady_series_of_others_are_predicted_from_fifty_steps(
     errors, held = [], []
     for name, seconds in series.items():
         if "a3c" not in name:
-            found = runtime(seconds[:51], len(seconds)).total
+            found = forecast_runtime(seconds[:51], len(seconds)).total
             errors.append(abs(found.value / seconds.sum() - 1))
             held.append(found.low <= seconds.sum() <= found.high)
 
@@ -213,8 +213,8 @@ def test_steady_series_of_others_are_not_refused_for_what_they_do_later(
     """With all their steps at hand, the same fifty give the same answer."""
     for name, seconds in series.items():
         if "a3c" not in name:
-            whole = runtime(seconds, len(seconds), sample=50)
-            assert whole == runtime(seconds[:51], len(seconds))
+            whole = forecast_runtime(seconds, len(seconds), sample=50)
+            assert whole == forecast_runtime(seconds[:51], len(seconds))
 
 
 @pytest.mark.parametrize("sample", [None, 50])
@@ -226,7 +226,7 @@ def test_drifting_series_of_others_are_refused(
         if "a3c" in name:
             for steps in (len(seconds), 2 * len(seconds)):
                 with pytest.raises(RefusedError):
-                    runtime(seconds, steps, sample=sample)
+                    forecast_runtime(seconds, steps, sample=sample)
 
 
 def test_a_second_of_a_drifting_series_is_too_little(series: dict[str, np.ndarray]) -> None:
@@ -234,13 +234,13 @@ def test_a_second_of_a_drifting_series_is_too_little(series: dict[str, np.ndarra
     for name, seconds in series.items():
         if "a3c" in name:
             with pytest.raises(RefusedError, match="more samples"):
-                runtime(seconds[:51], len(seconds))
+                forecast_runtime(seconds[:51], len(seconds))
 
 
 def test_a_job_that_ends_within_a_sample_of_several_steps_takes_its_share() -> None:
     """Half a sample is half its time: not none of it."""
-    assert runtime([5.0, *[1.0] * 20], 1.5).total.value == pytest.approx(5.5)
-    assert runtime([5.0, *[1.0] * 20], 0.5).total.value == pytest.approx(2.5)
+    assert forecast_runtime([5.0, *[1.0] * 20], 1.5).total.value == pytest.approx(5.5)
+    assert forecast_runtime([5.0, *[1.0] * 20], 0.5).total.value == pytest.approx(2.5)
 
 
 def test_a_small_drift_is_answered_and_never_validated() -> None:
@@ -248,8 +248,8 @@ def test_a_small_drift_is_answered_and_never_validated() -> None:
     noise = 0.002 * np.random.default_rng(0).standard_normal(1000)
     seconds = 0.1 * (1 + np.arange(1000) / 20_000 + noise)
 
-    found = runtime(seconds[:100], 1000)
+    found = forecast_runtime(seconds[:100], 1000)
 
     assert found.drift == pytest.approx(0.0012, abs=0.0005)
     assert found.total.status == UNVALIDATED
-    assert runtime(0.1 * (1 + noise[:100]), 1000).drift == 0
+    assert forecast_runtime(0.1 * (1 + noise[:100]), 1000).drift == 0

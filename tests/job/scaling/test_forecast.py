@@ -10,15 +10,15 @@ import pytest
 from foretrace.errors import RefusedError
 from foretrace.job.scaling.experiment_design import next_points, tells_apart
 from foretrace.job.scaling.forecast import (
-    absolute,
     extent,
     fit,
+    fit_absolute,
+    fit_proportional,
+    fit_relative,
     grid_up_to,
     in_words,
-    left_out,
+    leave_each_out,
     next_to_measure,
-    proportional,
-    relative,
 )
 from foretrace.job.scaling.points import Points
 from foretrace.job.scaling.surface import Form
@@ -50,7 +50,7 @@ def random_points(form: Form, seed: int) -> Points:
     return measured(form, list(GRID.workers[chosen]), list(GRID.servers[chosen]), seed)
 
 
-def grid_errors(form: Form, points: Points, rule: Rule = relative) -> Floats:
+def grid_errors(form: Form, points: Points, rule: Rule = fit_relative) -> Floats:
     """Return how far off what *rule* makes of *points* is over the grid, relative."""
     return np.abs(rule(points, form)(*GRID) / form.speeds(TERMS[form], *GRID) - 1)
 
@@ -133,7 +133,9 @@ def test_a_job_without_servers_reduces_in_a_ring() -> None:
     form = Form(has_servers=False, splits_batch=False)
     workers, ones = np.array([1.0, 2, 4, 8]), np.ones(4)
     points = Points(workers, ones, 1 / (0.5 + 0.4 * (1 - 1 / workers)), has_servers=False)
-    at_32 = [rule(points, form)(np.array([32.0]), ones[:1])[0] for rule in (relative, absolute)]
+    at_32 = [
+        rule(points, form)(np.array([32.0]), ones[:1])[0] for rule in (fit_relative, fit_absolute)
+    ]
 
     assert fit(points, form).terms == pytest.approx([0.5, 0.9, 0.0])
     assert at_32[0] == pytest.approx(1 / (0.5 + 0.4 * 31 / 32))
@@ -153,29 +155,29 @@ def test_relative_errors_are_the_better_ones() -> None:
     """A fit to the speeds themselves, where fast points decide, is further off over the grid."""
     means = {
         rule: np.mean([grid_errors(ASYNC, random_points(ASYNC, seed), rule) for seed in range(60)])
-        for rule in (relative, absolute)
+        for rule in (fit_relative, fit_absolute)
     }
 
-    assert means[relative] < 0.95 * means[absolute]
+    assert means[fit_relative] < 0.95 * means[fit_absolute]
 
 
 def test_rules_are_judged_at_points_they_do_not_know() -> None:
     """Both fits come close; a speed in proportion to the workers does not."""
     points = random_points(SYNC, 3)
     errors = {
-        rule: np.median(np.abs(left_out(points, SYNC, rule)))
-        for rule in (relative, absolute, proportional)
+        rule: np.median(np.abs(leave_each_out(points, SYNC, rule)))
+        for rule in (fit_relative, fit_absolute, fit_proportional)
     }
 
-    assert errors[relative] < 0.06
-    assert errors[proportional] > 5 * errors[relative]
+    assert errors[fit_relative] < 0.06
+    assert errors[fit_proportional] > 5 * errors[fit_relative]
 
 
 def test_points_that_alone_tell_something_are_not_left_out() -> None:
     """With one point fewer off the diagonal nothing could be fitted."""
     points = measured(ASYNC, [1, 2, 4, 8, 8, 1], [1, 2, 4, 8, 1, 8])
 
-    assert len(left_out(points, ASYNC, relative)) == 4
+    assert len(leave_each_out(points, ASYNC, fit_relative)) == 4
 
 
 def test_of_very_many_points_some_are_left_out_in_turn() -> None:
@@ -183,7 +185,7 @@ def test_of_very_many_points_some_are_left_out_in_turn() -> None:
     chosen = np.random.default_rng(1).choice(OFF_DIAGONAL, 1_000)
     points = measured(SYNC, list(GRID.workers[chosen]), list(GRID.servers[chosen]))
 
-    assert len(left_out(points, SYNC, proportional)) == 100
+    assert len(leave_each_out(points, SYNC, fit_proportional)) == 100
     assert fit(points, SYNC).noise == pytest.approx(NOISE, rel=0.1)
 
 

@@ -14,14 +14,14 @@ from benchmarks.accuracy.job.batch_schedule import (
     read_runs,
     regimes_section,
 )
-from foretrace.job.batch_schedule.epoch_costs import Cost
+from foretrace.job.batch_schedule.epoch_costs import EpochCost
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = Run("cnn, two, 1", "cnn", 64, (16,) * 4 + (64,) * 4, (2.0,) * 4 + (1.0,) * 4)
-COSTS = {16: Cost(2.0), 64: Cost(1.0), 256: Cost(0.5)}
+COSTS = {16: EpochCost(2.0), 64: EpochCost(1.0), 256: EpochCost(0.5)}
 RECORDED = ROOT / "traces" / "job"
 
 
@@ -40,7 +40,7 @@ def test_a_refusal_is_counted_as_one() -> None:
     sizes = (*RUN.sizes, 256, 256)
     run = Run("cnn, three, 1", "cnn", 64, sizes, (*RUN.seconds, 0.5, 0.5))
 
-    assert ask(run, 0.7, {**COSTS, 64: Cost(9.0)}, planned=True).found is None
+    assert ask(run, 0.7, {**COSTS, 64: EpochCost(9.0)}, planned=True).found is None
 
 
 @pytest.mark.parametrize("way", WAYS[:2])
