@@ -79,7 +79,7 @@ def pace_change(seconds: Floats) -> PaceChange | None:
     Examples
     --------
     >>> pace_change(np.array([1.0, 1.1, 0.9, 1.0, 1.1, 0.9, 2.0, 2.1, 1.9, 2.0, 2.1, 1.9]))
-    Change(at=6, before=1.0, after=2.0)
+    PaceChange(at=6, before=1.0, after=2.0)
     """
     ends = max(2, math.ceil(SHORTEST * len(seconds)))
     if len(seconds) < 2 * ends or (spread := seconds.std()) <= TINY * seconds.mean():
