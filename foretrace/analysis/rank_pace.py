@@ -120,8 +120,8 @@ def _begins(timeline: Timeline, rank: Ints, ranks: int) -> Ints:
     rows = np.flatnonzero(main if main.any() else rank < ranks)
     first = np.full(ranks, np.iinfo(np.int64).max)
     np.minimum.at(first, rank[rows], timeline.start_ns[rows])
-    known = first < np.iinfo(np.int64).max
-    return np.where(known, first - first.min(), 0)
+    begins = first < np.iinfo(np.int64).max
+    return np.where(begins, first - first.min(), 0)
 
 
 def _meetings(timeline: Timeline, rank: Ints, ranks: int) -> tuple[Floats, Ints, Ints, Floats]:

@@ -191,13 +191,13 @@ def _judged(rows: Sequence[Row]) -> dict[Name, Row]:
 
 
 def _named(rows: Sequence[Row]) -> dict[Name, Row]:
-    found: dict[Name, Row] = {}
+    named: dict[Name, Row] = {}
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
         what = row.recording, row.scenario
         seen[what] += 1
-        found[(*what, seen[what])] = row
-    return found
+        named[(*what, seen[what])] = row
+    return named
 
 
 def _is_unforeseen(pair: MeasuredPair) -> bool:
@@ -233,8 +233,8 @@ def _tables(rows: Sequence[Row]) -> tuple[Errors, tuple[Errors, ...], tuple[Erro
 
 def _groups(rows: Sequence[Row]) -> dict[str, Errors]:
     total, by_transform, by_model = _tables(rows)
-    named = {f"what-if {found.group}": found for found in by_transform}
-    return {"all": total, **named, **{f"model {found.group}": found for found in by_model}}
+    named = {f"what-if {errors.group}": errors for errors in by_transform}
+    return {"all": total, **named, **{f"model {errors.group}": errors for errors in by_model}}
 
 
 def _each(rows: Sequence[Row], column: str) -> list[str]:

@@ -21,7 +21,7 @@ ERRORS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "pap
 ITEM = ("recording", "what-if", "before", "after", "predicted", "error", "no change", "noise")
 
 
-def page(found: Comparison) -> str:
+def page(comparison: Comparison) -> str:
     """Return the page."""
     parts = [
         "# Predicted and measured",
@@ -32,27 +32,27 @@ def page(found: Comparison) -> str:
         '"No change" and "paper" are medians of two null models:',
         "the step as it was, and the constants of the Daydream paper.",
         "",
-        *_in_short(found),
-        *_errors("By what-if", (*found.by_transform, found.total)),
-        *_errors("By model", (*found.by_model, found.total)),
-        *_grid([*found.judged, *found.inconclusive]),
-        *_items("Judged", found.judged),
-        *_items("Inconclusive", found.inconclusive, doubt),
-        *_items("Not foreseeable", found.unforeseen),
-        *_failed(found.failed),
+        *_in_short(comparison),
+        *_errors("By what-if", (*comparison.by_transform, comparison.total)),
+        *_errors("By model", (*comparison.by_model, comparison.total)),
+        *_grid([*comparison.judged, *comparison.inconclusive]),
+        *_items("Judged", comparison.judged),
+        *_items("Inconclusive", comparison.inconclusive, doubt),
+        *_items("Not foreseeable", comparison.unforeseen),
+        *_failed(comparison.failed),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _in_short(found: Comparison) -> list[str]:
-    all_ = found.total
+def _in_short(comparison: Comparison) -> list[str]:
+    all_ = comparison.total
     spread = f"median {all_.median:.1%}, mean {all_.mean:.1%}, "
     spread += f"90th percentile {all_.p90:.1%}, worst {all_.worst:.1%}"
     paper = "" if all_.paper is None else f", the paper's constants by {all_.paper:.1%}"
     return [
         "## In short",
         "",
-        f"- {all_.items} items judged; {found.left_out}.",
+        f"- {all_.items} items judged; {comparison.left_out}.",
         f"- |Error|: {spread}.",
         f'- In the median "no change" is off by {all_.no_change:.1%}{paper}.',
         f"- {all_.inside} of {all_.items} measurements lie inside their interval.",
@@ -65,15 +65,15 @@ def _errors(title: str, groups: Sequence[Errors]) -> list[str]:
     return [f"## {title}", "", head, f"|---|{'--:|' * len(ERRORS)}", *map(_group, groups), ""]
 
 
-def _group(found: Errors) -> str:
-    shares = (found.mean, found.median, found.p90, found.worst)
+def _group(errors: Errors) -> str:
+    shares = (errors.mean, errors.median, errors.p90, errors.worst)
     cells = [
-        found.group,
-        f"{found.items}",
+        errors.group,
+        f"{errors.items}",
         *map(_percent, shares),
-        f"{found.inside / found.items:.0%}",
-        _percent(found.no_change),
-        _percent(found.paper),
+        f"{errors.inside / errors.items:.0%}",
+        _percent(errors.no_change),
+        _percent(errors.paper),
     ]
     return _line(cells)
 

@@ -114,16 +114,16 @@ def scenario_texts(texts: Texts) -> tuple[str, ...]:
 def _mistakes(study: Study) -> list[str]:
     """Return what a study file says that cannot be done."""
     unmeasured = study.trace or any(not entry.changes for entry in study.model)
-    found = []
+    mistakes = []
     if not (study.trace or study.pair or study.archive or study.model):
-        found.append("name a [[trace]], [[pair]], [[archive]] or [[model]]")
+        mistakes.append("name a [[trace]], [[pair]], [[archive]] or [[model]]")
     if unmeasured and not study.scenarios:
-        found.append('scenarios is empty; write scenarios = ["amp", ...]')
+        mistakes.append('scenarios is empty; write scenarios = ["amp", ...]')
     if [] in study.scenarios:
-        found.append("a scenario is an empty list; name a what-if in it")
-    found += [
+        mistakes.append("a scenario is an empty list; name a what-if in it")
+    mistakes += [
         f"pair of {pair.before}: give either after or after_ms"
         for pair in study.pair
         if (pair.after is None) == (pair.after_ms is None)
     ]
-    return found
+    return mistakes

@@ -81,15 +81,15 @@ def items_of(study: Study, folder: Path) -> list[Item]:
         A scenario is wrong.
     """
     scenarios = [scenario_texts(texts) for texts in study.scenarios]
-    found: list[Item] = []
+    items: list[Item] = []
     for entry in study.trace:
         for recording in _recordings(entry, folder):
-            found += asked(recording, scenarios)
-    found += [_measured(pair, folder) for pair in study.pair]
+            items += asked(recording, scenarios)
+    items += [_measured(pair, folder) for pair in study.pair]
     for archive in study.archive:
         for path in _found(archive.path, folder):
-            found += pairs_in(path)
-    return each_once(found)
+            items += pairs_in(path)
+    return each_once(items)
 
 
 def asked(recording: Recording, scenarios: Sequence[tuple[str, ...]]) -> list[Item]:
@@ -166,11 +166,11 @@ def digest(*contents: bytes) -> str:
     >>> digest(b"ab", b"c") == digest(b"a", b"bc")
     False
     """
-    found = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    hashed = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for content in contents:
-        found.update(len(content).to_bytes(8, "little"))
-        found.update(content)
-    return found.hexdigest()
+        hashed.update(len(content).to_bytes(8, "little"))
+        hashed.update(content)
+    return hashed.hexdigest()
 
 
 def held(where: str) -> dict[str, Callable[[], bytes]]:

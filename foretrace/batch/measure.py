@@ -51,14 +51,14 @@ def measured_items(
     for entry in entries:
         if unknown := [name for name in entry.changes if name not in CHANGES]:
             raise TransformError(f"no change is called {unknown[0]!r}: {', '.join(CHANGES)}")
-    found: list[Item] = []
+    items: list[Item] = []
     for entry in entries:
         for name in entry.names:
             if entry.changes:
-                found += _pairs(name, entry, out)
+                items += _pairs(name, entry, out)
             else:
-                found += _recorded(name, entry, scenarios, (folder, out))
-    return found
+                items += _recorded(name, entry, scenarios, (folder, out))
+    return items
 
 
 def _pairs(name: str, entry: ModelEntry, out: Path) -> Iterator[Item]:

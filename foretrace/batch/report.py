@@ -79,14 +79,14 @@ def _failures(report: Batch) -> list[Row]:
 @text_blocks.register(Batch)
 def _batch_blocks(report: Batch) -> Blocks:
     failures = _failures(report)
-    found = [row for row in report.rows if row.error is None]
-    counts = f"{len(report.rows)} items: {len(found)} predicted"
+    predicted = [row for row in report.rows if row.error is None]
+    counts = f"{len(report.rows)} items: {len(predicted)} predicted"
     counts += f", {len(failures)} failed, {report.known} known from before"
     named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
     return [
         heading(counts),
-        table("llrrrrl", map(_row, found[:SHOWN]), _HEADS),
-        *([aside(f"{len(found) - SHOWN} more in the table")] if len(found) > SHOWN else []),
+        table("llrrrrl", map(_row, predicted[:SHOWN]), _HEADS),
+        *([aside(f"{len(predicted) - SHOWN} more in the table")] if len(predicted) > SHOWN else []),
         *notes("Failed", _listed(named), BAD),
         text(f"wrote {report.table}"),
     ]
@@ -116,18 +116,18 @@ def _row(row: Row) -> list[str | Text]:
 def _comparison_keys(report: Comparison) -> dict[str, Any]:
     return {
         "all": _errors_keys(report.total),
-        "transforms": [_errors_keys(found) for found in report.by_transform],
-        "models": [_errors_keys(found) for found in report.by_model],
+        "transforms": [_errors_keys(group) for group in report.by_transform],
+        "models": [_errors_keys(group) for group in report.by_model],
         **{name: len(getattr(report, name)) for name in _LEFT_OUT},
         "doubts": [_doubt(row) for row in report.inconclusive],
         "worse": None if report.worse is None else list(report.worse),
     }
 
 
-def _errors_keys(found: Errors) -> dict[str, Any]:
+def _errors_keys(errors: Errors) -> dict[str, Any]:
     shares = ("mean", "median", "p90", "worst", "no_change", "paper")
-    plain = {name: value for name, value in asdict(found).items() if name not in shares}
-    values = {name: getattr(found, name) for name in shares}
+    plain = {name: value for name, value in asdict(errors).items() if name not in shares}
+    values = {name: getattr(errors, name) for name in shares}
     return plain | {
         f"{name}_pct": None if share is None else percent(share) for name, share in values.items()
     }
@@ -154,12 +154,12 @@ def _section(title: str) -> list[str | Text]:
     return [heading(title), *[""] * len(_COLUMNS)]
 
 
-def _errors(found: Errors) -> list[str | Text]:
-    shares = (found.mean, found.median, found.p90, found.worst)
-    cells = [f"{found.items}", *(f"{100 * share:.1f}" for share in shares)]
-    cells += [f"{found.inside / found.items:.0%}", f"{100 * found.no_change:.1f}"]
-    cells += ["" if found.paper is None else f"{100 * found.paper:.1f}"]
-    return [short(found.group, 50), *cells]
+def _errors(errors: Errors) -> list[str | Text]:
+    shares = (errors.mean, errors.median, errors.p90, errors.worst)
+    cells = [f"{errors.items}", *(f"{100 * share:.1f}" for share in shares)]
+    cells += [f"{errors.inside / errors.items:.0%}", f"{100 * errors.no_change:.1f}"]
+    cells += ["" if errors.paper is None else f"{100 * errors.paper:.1f}"]
+    return [short(errors.group, 50), *cells]
 
 
 def _doubt(row: Row) -> str:

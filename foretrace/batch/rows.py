@@ -64,7 +64,7 @@ class Row:
 
 def stored(out: Path, keys: Sequence[str]) -> dict[str, Row]:
     """Return the rows of *keys* that an earlier run left in *out* and that need no other try."""
-    found = {}
+    rows = {}
     for key in keys:
         path = item_path(out, key)
         if not path.is_file():
@@ -74,8 +74,8 @@ def stored(out: Path, keys: Sequence[str]) -> dict[str, Row]:
         except (TraceError, IndexError):
             continue  # damaged by others: predicted anew
         if row.is_final:
-            found[key] = row
-    return found
+            rows[key] = row
+    return rows
 
 
 def store(out: Path, row: Row) -> None:

@@ -68,12 +68,12 @@ def run_batch(
     study = read_study(path)
     (out / ITEMS).mkdir(parents=True, exist_ok=True)
     items = _items(study, path.parent, out)
-    known = stored(out, [item.key for item in items])
-    waiting = units([item for item in items if item.key not in known])
-    rows, unwritten = dict(known), 0
+    earlier = stored(out, [item.key for item in items])
+    waiting = units([item for item in items if item.key not in earlier])
+    rows, unwritten = dict(earlier), 0
     if waiting:
         count = jobs or (all_cores() if backend == "loky" else -1)
-        with workers(backend, address), progress(len(items) - len(known)) as advance:
+        with workers(backend, address), progress(len(items) - len(earlier)) as advance:
             for row in evaluated(waiting, count, backend):
                 rows[row.key] = _kept(out, row)
                 unwritten += rows[row.key] is not row
@@ -81,18 +81,18 @@ def run_batch(
     table = out / TABLE
     ordered = tuple(rows[item.key] for item in items)
     write_rows(table, ordered)
-    return Batch(ordered, table, len(known), unwritten)
+    return Batch(ordered, table, len(earlier), unwritten)
 
 
 def _items(study: Study, folder: Path, out: Path) -> list[Item]:
     """Return all items of *study*; jobs that it names are recorded or measured first, alone."""
-    found = items_of(study, folder)
+    items = items_of(study, folder)
     if study.model:
         from foretrace.batch.measure import measured_items
 
         scenarios = [scenario_texts(texts) for texts in study.scenarios]
-        found += measured_items(study.model, scenarios, folder, out)
-    return each_once(found)
+        items += measured_items(study.model, scenarios, folder, out)
+    return each_once(items)
 
 
 def _kept(out: Path, row: Row) -> Row:

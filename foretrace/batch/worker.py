@@ -94,20 +94,20 @@ def opened(recording: Recording) -> Opened:
     files = recording.files
     graph = build(load(files if len(files) > 1 else files[0]), step_pattern=recording.step)
     beside = calibration_path(files[0])
-    known = read_calibration(beside) if beside.is_file() else None
+    calibration = read_calibration(beside) if beside.is_file() else None
     if recording.after is None:
-        return Opened(graph, known)
+        return Opened(graph, calibration)
     steps = [measured_step(each) for each in (graph, build(load(recording.after)))]
     drifts = [drift(each.samples_ns) for each in steps if each.source == "unprofiled"]
-    return Opened(graph, known, steps[1].step_ns, max(drifts, default=None))
+    return Opened(graph, calibration, steps[1].step_ns, max(drifts, default=None))
 
 
 def _opened_pair(recording: Recording) -> Opened:
     where = recording.files[0]
     pair = read_pair(held(where), str(recording.pair), where)
     graph = with_measured_step(build(pair.before), pair.before_ns)
-    known = None if pair.calibration is None else read_calibration(pair.calibration)
-    return Opened(graph, known, pair.after_ns, pair.noise)
+    calibration = None if pair.calibration is None else read_calibration(pair.calibration)
+    return Opened(graph, calibration, pair.after_ns, pair.noise)
 
 
 def _row(item: Item, job: Opened) -> Row:

@@ -37,8 +37,8 @@ def advise(
 
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("trying what-ifs"):
-        found = find(graph)
-    show(found, json=json)
+        advisory = find(graph)
+    show(advisory, json=json)
 
 
 def explain(
@@ -53,8 +53,8 @@ def explain(
     from foretrace.transforms.scenario import parse_scenario
 
     scenario = parse_scenario(transforms)
-    found = find(calibrated_graph_of(trace, step, calibration), scenario)
-    show(found, json=json)
+    explanation = find(calibrated_graph_of(trace, step, calibration), scenario)
+    show(explanation, json=json)
 
 
 def sensitivity(
@@ -72,8 +72,8 @@ def sensitivity(
         check_plot(plot)
     graph = graph_of(trace, step)
     with stage("replaying with each part faster"):
-        found = find(graph)
-    show(found, json=json)
+        curves = find(graph)
+    show(curves, json=json)
     if plot is not None:
-        draw(found, plot)
+        draw(curves, plot)
         sys.stderr.write(f"wrote {plot}\n")

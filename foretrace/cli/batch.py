@@ -39,9 +39,9 @@ def batch(
 
     if (backend is Backend.LOKY) != (address is None):
         raise typer.BadParameter("--address goes with --backend dask or ray, and with no other")
-    found = run_batch(study, out, jobs=jobs, backend=backend.value, address=address)
-    _show(found, json=json)
-    return int(found.unwritten > 0 or all(row.error for row in found.rows))
+    outcome = run_batch(study, out, jobs=jobs, backend=backend.value, address=address)
+    _show(outcome, json=json)
+    return int(outcome.unwritten > 0 or all(row.error for row in outcome.rows))
 
 
 def compare(
@@ -66,11 +66,11 @@ def compare(
     if not tolerance >= 0:  # NaN is not, either
         raise typer.BadParameter(f"--tolerance is {tolerance:g}, expected 0 or more")
     earlier = None if reference is None else read_rows(reference)
-    found = judge(read_rows(results), earlier, tolerance=tolerance / 100)
+    comparison = judge(read_rows(results), earlier, tolerance=tolerance / 100)
     if markdown is not None:
-        write_atomically(markdown, page(found).encode())
-    _show(found, json=json)
-    return int(bool(found.worse))
+        write_atomically(markdown, page(comparison).encode())
+    _show(comparison, json=json)
+    return int(bool(comparison.worse))
 
 
 def _show(report: Any, *, json: bool) -> None:

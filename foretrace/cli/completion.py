@@ -41,10 +41,10 @@ def what_ifs(incomplete: str) -> list[Word]:
     """
     if "(" in incomplete:
         return list(_parameters(incomplete))
-    found = list(_names(incomplete))
+    words = list(_names(incomplete))
     if not _bracket_breaks_words():
-        return found
-    return list({word.partition("(")[0]: meaning for word, meaning in found}.items())
+        return words
+    return list({word.partition("(")[0]: meaning for word, meaning in words}.items())
 
 
 def what_if_names(incomplete: str) -> list[Word]:
@@ -65,12 +65,12 @@ def models(context: typer.Context, incomplete: str) -> list[str]:
 
 def _names(incomplete: str) -> Iterator[Word]:
     for name, home in _homes(incomplete):
-        found = _read(name, home)
-        if found.required:
-            yield f"{name}({found.required[0]}=", found.effect
+        signature = _read(name, home)
+        if signature.required:
+            yield f"{name}({signature.required[0]}=", signature.effect
         else:
-            yield name, found.effect
-            if name == incomplete and found.types:
+            yield name, signature.effect
+            if name == incomplete and signature.types:
                 yield f"{name}(", "with parameters"
 
 
@@ -78,11 +78,11 @@ def _parameters(incomplete: str) -> Iterator[Word]:
     name, _, given = incomplete.partition("(")
     begun = re.split(r"[(,]\s*", incomplete)[-1]
     before = incomplete.removesuffix(begun)
-    for found in (_read(name, home) for each, home in _homes(name) if each == name):
-        for parameter, kind in found.types.items():
+    for signature in (_read(name, home) for each, home in _homes(name) if each == name):
+        for parameter, kind in signature.types.items():
             is_given = re.search(rf"\b{parameter}\s*=", given)
             if parameter.startswith(begun) and not is_given:
-                needed = ", needed" if parameter in found.required else ""
+                needed = ", needed" if parameter in signature.required else ""
                 yield f"{before}{parameter}=", f"{kind}{needed}"
 
 

@@ -166,13 +166,13 @@ def _pause(number: int, before: int, length_ns: int) -> Any:
 
 def _communicates(node: Any, kind: str, name: str, size: float) -> None:
     """Turn *node* into one of communication; NCCL's SendRecv does not say which it is: a send."""
-    known = COMM_TYPES.get(kind_of(name) or "")
+    comm_type = COMM_TYPES.get(kind_of(name) or "")
     if kind == "p2p":
         node.type = RECV if "recv" in name.lower() and "send" not in name.lower() else SEND
     else:
         node.type = COLLECTIVE
-    if kind != "p2p" and known is not None:
-        _attribute(node, "comm_type", known)
+    if kind != "p2p" and comm_type is not None:
+        _attribute(node, "comm_type", comm_type)
     if not np.isnan(size):
         _attribute(node, "comm_size", int(size))
 
@@ -206,5 +206,5 @@ def messages() -> dict[str, Any]:
             declared.oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    found = (pool.FindMessageTypeByName(f"{PACKAGE}.{message}") for message in MESSAGES)
-    return dict(zip(MESSAGES, map(message_factory.GetMessageClass, found), strict=True))
+    descriptors = (pool.FindMessageTypeByName(f"{PACKAGE}.{message}") for message in MESSAGES)
+    return dict(zip(MESSAGES, map(message_factory.GetMessageClass, descriptors), strict=True))

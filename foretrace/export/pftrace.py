@@ -68,12 +68,12 @@ def packets(variants: Sequence[Variant]) -> Iterator[Any]:
         yield from _counter(variant, TracePacket)
 
 
-def _written(found: Iterable[Any]) -> Iterator[bytes]:
-    """Yield *found* as serialized traces; traces may be appended to one another."""
+def _written(packets: Iterable[Any]) -> Iterator[bytes]:
+    """Yield *packets* as serialized traces; traces may be appended to one another."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     trace = Trace()
-    for packet in found:
+    for packet in packets:
         trace.packet.append(packet)
         if len(trace.packet) == _CHUNK:
             yield trace.SerializeToString()
@@ -100,21 +100,21 @@ class _Interned:
         """Return the packet that begins the sequence and says what the numbers mean."""
         packet = kind(trusted_packet_sequence_id=SEQUENCE, sequence_flags=CLEARED)
         data = packet.interned_data
-        for known, place in (
+        for numbers, place in (
             (self.names, data.event_names),
             (self.kinds, data.event_categories),
             (self.keys, data.debug_annotation_names),
         ):
-            for text, number in known.items():
+            for text, number in numbers.items():
                 place.add(iid=number, name=text)
         for text, number in self.facts.items():
             data.debug_annotation_string_values.add(iid=number, str=text.encode())
         return packet
 
 
-def _number(known: dict[str, int], texts: Iterable[object]) -> None:
+def _number(numbers: dict[str, int], texts: Iterable[object]) -> None:
     for text in texts:
-        known.setdefault(str(text), len(known) + 1)
+        numbers.setdefault(str(text), len(numbers) + 1)
 
 
 def _uuid(variant: Variant, process: int, track: int) -> int:
@@ -197,11 +197,11 @@ def _counter(variant: Variant, kind: type[Any]) -> Iterator[Any]:
 
 def _flow_ids(variant: Variant) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     """Return the flows tied to the begin, and to the end, of each task's slice."""
-    found = flows(variant)
+    arrows = flows(variant)
     at_start: dict[int, list[int]] = {}
     at_end: dict[int, list[int]] = {}
     first = ((variant.number + 1) << 40) + 1
-    for task, is_at_end in ((found.src, found.src_at_end), (found.dst, found.dst_at_end)):
+    for task, is_at_end in ((arrows.src, arrows.src_at_end), (arrows.dst, arrows.dst_at_end)):
         for row, (each, late) in enumerate(zip(task.tolist(), is_at_end.tolist(), strict=True)):
             (at_end if late else at_start).setdefault(each, []).append(first + row)
     return at_start, at_end

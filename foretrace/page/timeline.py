@@ -66,7 +66,7 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
     every = _joined(_path_spans(timeline, sorts), _task_spans(timeline, sorts, shown))
     spans = merged(every, most)
     used, name = np.unique(spans.name, return_inverse=True)
-    known = graph.tasks["name"].array.categories
+    names = graph.tasks["name"].array.categories
     columns = (spans.start_ns, spans.end_ns - spans.start_ns, spans.count, name, spans.sort)
     blocks = np.stack([*columns, spans.busy_ns], axis=1)
     ends = np.searchsorted(spans.row, np.arange(len(shown) + 2))
@@ -76,7 +76,7 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
         "span_ns": _period(timeline),
         "steps": graph.steps,
         "step_ms": timeline.step_ns / NS_PER_MS,
-        "names": [short(str(known[code]), NAME_WIDTH) if code >= 0 else "?" for code in used],
+        "names": [short(str(names[code]), NAME_WIDTH) if code >= 0 else "?" for code in used],
         "rows": [
             {"name": "critical path", "blocks": rows[0]},
             *_lane_rows(timeline, shown, rows[1:]),

@@ -91,14 +91,14 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
         return []
     rows = []
     for each in advice:
-        found = each.prediction
-        star = "*" if found.status == "validated" else " "
-        low, high = (number(ns, decimals) for ns in found.interval_ns)
+        prediction = each.prediction
+        star = "*" if prediction.status == "validated" else " "
+        low, high = (number(ns, decimals) for ns in prediction.interval_ns)
         rows.append(
             (
-                " + ".join(found.scenario),
+                " + ".join(prediction.scenario),
                 times(each.gain),
-                f"{number(found.predicted_ns, decimals)}{star}",
+                f"{number(prediction.predicted_ns, decimals)}{star}",
                 f"{low} … {high}",
                 _remarks(each),
             )
@@ -109,13 +109,13 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
 
 def _remarks(advice: Advice) -> Text:
     """Return what limits a job then, and what else there is to know before it is tried."""
-    said = text(_limits(advice.limits))
+    remarks = text(_limits(advice.limits))
     if advice.saves == "memory":
-        said.append("; needs less memory")
+        remarks.append("; needs less memory")
     for note in advice.prediction.warnings:
         if "does not fit" in note:
-            said.append_text(text(f"; {note}", CAUTION))
-    return said
+            remarks.append_text(text(f"; {note}", CAUTION))
+    return remarks
 
 
 def _tested(advice: Sequence[Advice]) -> Blocks:
@@ -163,13 +163,13 @@ def _shift_keys(shift: Shift) -> dict[str, Any]:
 
 @text_blocks.register(Explanation)
 def _explanation_blocks(report: Explanation) -> Blocks:
-    found = report.prediction
-    decimals = places(found.measured.step_ns)
+    prediction = report.prediction
+    decimals = places(prediction.measured.step_ns)
     return [
-        heading(f"Why {' + '.join(found.scenario)} gains what it gains"),
+        heading(f"Why {' + '.join(prediction.scenario)} gains what it gains"),
         facts(
-            measured(found.measured, decimals),
-            ("predicted", duration(found.predicted_ns, decimals), gain(found)),
+            measured(prediction.measured, decimals),
+            ("predicted", duration(prediction.predicted_ns, decimals), gain(prediction)),
             (
                 "at best",
                 duration(_scaled(report, report.bound_ns), decimals),
@@ -177,7 +177,7 @@ def _explanation_blocks(report: Explanation) -> Blocks:
             ),
             ("work gone", duration(report.saved_ns, decimals), "of a step, on all lanes together"),
             ("work added", duration(report.added_ns, decimals), ""),
-            ("step gained", duration(_gained(found), decimals), "of the replayed step"),
+            ("step gained", duration(_gained(prediction), decimals), "of the replayed step"),
             ("pace set by", "", _pace(*report.limits)),
             *_ranks(*report.paces),
         ),
@@ -191,13 +191,13 @@ def _explanation_blocks(report: Explanation) -> Blocks:
             )
         ),
         aside("work: of calls and kernels; on path: also the time between them"),
-        *notes("Assumes", found.assumptions),
-        *notes("Warnings", found.warnings, CAUTION),
+        *notes("Assumes", prediction.assumptions),
+        *notes("Warnings", prediction.warnings, CAUTION),
     ]
 
 
-def _gained(found: Any) -> float:
-    return found.replayed_before_ns - found.replayed_after_ns
+def _gained(prediction: Any) -> float:
+    return prediction.replayed_before_ns - prediction.replayed_after_ns
 
 
 def _ranks(before: str | None, after: str | None) -> list[tuple[str, str, str]]:
@@ -243,8 +243,8 @@ def _shift_table(title: str, shifts: Sequence[Shift], decimals: int) -> Any:
 
 def _scaled(report: Explanation, replayed_ns: float) -> float:
     """Return a replayed time as predictions are given: on the scale of the measured step."""
-    found = report.prediction
-    return found.measured.step_ns * replayed_ns / found.replayed_before_ns
+    prediction = report.prediction
+    return prediction.measured.step_ns * replayed_ns / prediction.replayed_before_ns
 
 
 @json_keys.register(Sensitivity)

@@ -47,34 +47,36 @@ def _need_matplotlib() -> None:
         raise ForetraceError("drawing needs matplotlib: pip install 'foretrace[plot]'")
 
 
-def draw(found: Sensitivity, path: Path) -> None:
+def draw(sensitivity: Sensitivity, path: Path) -> None:
     """Draw a panel of curves per kind of part and write it to *path*."""
-    write_picture(path, "Step time if one part took less time", lambda: figure(found))
+    write_picture(path, "Step time if one part took less time", lambda: figure(sensitivity))
 
 
 @singledispatch
-def figure(found: object) -> Any:
-    """Return *found*, a `Sensitivity` or a `Prediction`, as a matplotlib figure.
+def figure(result: object) -> Any:
+    """Return *result*, a `Sensitivity` or a `Prediction`, as a matplotlib figure.
 
     Raises
     ------
     ForetraceError
         There is no picture of such a thing, or matplotlib is not installed.
     """
-    kind = type(found).__name__
+    kind = type(result).__name__
     raise ForetraceError(f"there is no picture of a {kind}; give a Prediction or a Sensitivity")
 
 
 @figure.register
-def _sensitivity(found: Sensitivity) -> Any:
-    panels = [of for of in PANELS if any(curve.of == of for curve in found.curves)] or ["lane"]
-    return drawn((10, 3.4 * len(panels)), lambda empty: _panels(empty, found, panels))
+def _sensitivity(sensitivity: Sensitivity) -> Any:
+    panels = [of for of in PANELS if any(curve.of == of for curve in sensitivity.curves)] or [
+        "lane"
+    ]
+    return drawn((10, 3.4 * len(panels)), lambda empty: _panels(empty, sensitivity, panels))
 
 
 @figure.register
-def _prediction(found: Prediction) -> Any:
-    causes = len({*found.critical_path_before, *found.critical_path_after})
-    return drawn((9, 2 + 0.3 * causes), lambda empty: _before_and_after(empty, found))
+def _prediction(prediction: Prediction) -> Any:
+    causes = len({*prediction.critical_path_before, *prediction.critical_path_after})
+    return drawn((9, 2 + 0.3 * causes), lambda empty: _before_and_after(empty, prediction))
 
 
 def write_picture(path: Path, title: str, figure: Callable[[], Any]) -> None:
@@ -106,9 +108,9 @@ def _settings() -> Any:
     return mpl.rc_context({"svg.hashsalt": "foretrace", "text.parse_math": False})
 
 
-def _before_and_after(figure: Any, found: Prediction) -> None:
+def _before_and_after(figure: Any, prediction: Prediction) -> None:
     """Draw both critical paths by cause, the longest first."""
-    paths = {"before": found.critical_path_before, "after": found.critical_path_after}
+    paths = {"before": prediction.critical_path_before, "after": prediction.critical_path_after}
     causes = sorted({*paths["before"], *paths["after"]}, key=lambda c: paths["before"].get(c, 0.0))
     axes = figure.add_subplot()
     for (name, path), shade, shift in zip(paths.items(), SHADES, (0.2, -0.2), strict=False):
@@ -117,25 +119,27 @@ def _before_and_after(figure: Any, found: Prediction) -> None:
         axes.barh(spots, lengths, height=0.38, color=shade, label=name)
     axes.set_yticks(range(len(causes)), causes)
     axes.set_xlabel("ms of a step on the critical path, as replayed")
-    low, high = (end / NS_PER_MS for end in found.interval_ns)
-    step, after = found.measured.step_ns / NS_PER_MS, found.predicted_ns / NS_PER_MS
-    said = f"{step:.4g} → {after:.4g} ms ({low:.4g} to {high:.4g}, {found.status})"
-    axes.set_title(f"{short(' + '.join(found.scenario), 60)}\n{said}", loc="left", fontsize=10)
+    low, high = (end / NS_PER_MS for end in prediction.interval_ns)
+    step, after = prediction.measured.step_ns / NS_PER_MS, prediction.predicted_ns / NS_PER_MS
+    text = f"{step:.4g} → {after:.4g} ms ({low:.4g} to {high:.4g}, {prediction.status})"
+    axes.set_title(f"{short(' + '.join(prediction.scenario), 60)}\n{text}", loc="left", fontsize=10)
     axes.legend(fontsize=8, loc="lower right")
 
 
-def _panels(figure: Any, found: Sensitivity, panels: list[str]) -> None:
+def _panels(figure: Any, sensitivity: Sensitivity, panels: list[str]) -> None:
     for at, of in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, at + 1)
-        _panel(axes, found, [curve for curve in found.curves if curve.of == of], PANELS[of])
+        _panel(
+            axes, sensitivity, [curve for curve in sensitivity.curves if curve.of == of], PANELS[of]
+        )
 
 
-def _panel(axes: Any, found: Sensitivity, curves: list[Curve], title: str) -> None:
+def _panel(axes: Any, sensitivity: Sensitivity, curves: list[Curve], title: str) -> None:
     """Draw the curves of one kind of part, from the measured step at 0 %."""
-    percents = [0.0, *found.percents]
+    percents = [0.0, *sensitivity.percents]
     order = sorted(range(len(percents)), key=percents.__getitem__)
     for curve, shade in zip(curves[:MOST_CURVES], SHADES, strict=False):
-        steps = [found.measured.step_ns, *curve.step_ns]
+        steps = [sensitivity.measured.step_ns, *curve.step_ns]
         axes.plot(
             [percents[at] for at in order],
             [steps[at] / NS_PER_MS for at in order],

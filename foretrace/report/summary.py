@@ -101,12 +101,12 @@ def _recording(report: Summary) -> list[Fact]:
     """Return what was recorded, line by line."""
     devices = ", ".join(dict.fromkeys(report.devices)) or "no accelerator named"
     counts = ", ".join(f"{count:,} {kind}" for kind, count in report.events.items())
-    found = [
+    facts = [
         ("device", "", devices),
         ("ranks", f"{len(report.ranks)}", _ranks(report)),
         ("recorded", duration(report.span_ns, places(report.span_ns)), counts or "nothing"),
     ]
-    return [*found, ("framework", "", report.framework)] if report.framework else found
+    return [*facts, ("framework", "", report.framework)] if report.framework else facts
 
 
 def _ranks(report: Summary) -> str:

@@ -45,8 +45,8 @@ def render(blocks: Iterable[RenderableType], *, terminal: bool = False) -> str:
     with console.capture() as captured:
         for block in blocks:
             console.print(text(block) if isinstance(block, str) else block, crop=False)
-    found = captured.get()
-    return found if terminal else "".join(f"{line.rstrip()}\n" for line in found.split("\n")[:-1])
+    shown = captured.get()
+    return shown if terminal else "".join(f"{line.rstrip()}\n" for line in shown.split("\n")[:-1])
 
 
 def text(words: str, style: str = "") -> Text:
@@ -95,13 +95,13 @@ def facts(*rows: tuple[str, Cell, Cell]) -> Table:
     return table("lrl", rows)
 
 
-def notes(title: str, found: Iterable[str], style: str = "") -> Blocks:
+def notes(title: str, texts: Iterable[str], style: str = "") -> Blocks:
     """Return *title* and a line per note; nothing without notes."""
-    found = list(found)
-    shown = Table.grid()
-    for note in found:
-        shown.add_row("  - ", text(note, style))
-    return [heading(title), shown] if found else []
+    texts = list(texts)
+    grid = Table.grid()
+    for note in texts:
+        grid.add_row("  - ", text(note, style))
+    return [heading(title), grid] if texts else []
 
 
 def measured(step: Measured, decimals: int) -> tuple[str, str, str]:

@@ -90,8 +90,8 @@ def _from_file(path: Path) -> ModuleType:
 
 def _is_taken(path: Path) -> bool:
     """Whether another module has the name of *path*: a file json.py must not hide Python's own."""
-    known = sys.modules.get(path.stem)
+    other = sys.modules.get(path.stem)
     return path.stem in sys.stdlib_module_names or (
-        known is not None
-        and Path(getattr(known, "__file__", None) or "").resolve() != path.resolve()
+        other is not None
+        and Path(getattr(other, "__file__", None) or "").resolve() != path.resolve()
     )
