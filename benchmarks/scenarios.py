@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.candidates import candidates
+from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.scenario_sweep import predict_many
 from foretrace.errors import ForetraceError
@@ -35,7 +35,9 @@ PATTERNS = (".*", "gemm", "elementwise", "reduce", "Memcpy|Memset", "nccl|all_?r
 def scenarios(graph: Graph, count: int) -> list[Scenario]:
     """Return *count* scenarios, the same ones every time."""
     draw = random.Random(7)  # noqa: S311  # no secret
-    structural = [what_if for c in candidates() if applies(graph, (what_if := c.what_if(graph),))]
+    structural = [
+        what_if for c in list_candidates() if applies(graph, (what_if := c.what_if(graph),))
+    ]
     print("what-ifs:", ", ".join(map(str, structural)))
     found: list[Scenario] = []
     for number in range(count):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.report.plot import SHADES, drawn, write_picture
+from foretrace.report.plot import SHADES, draw_figure, write_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ PERCENTS = (0, 1, 2, 5, 10, 20, 50, 100)
 def draw_accuracy(pairs: Sequence[MeasuredPair], path: Path) -> None:
     """Draw every pair of *pairs*, and how the errors of the null models are spread beside ours."""
     title = "Predicted against measured"
-    write_picture(path, title, lambda: drawn(INCHES, lambda empty: _both(empty, pairs)))
+    write_picture(path, title, lambda: draw_figure(INCHES, lambda empty: _both(empty, pairs)))
 
 
 def _both(figure: Any, pairs: Sequence[MeasuredPair]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.rank_pace import RankPace, pace_setter, paces
+from foretrace.analysis.rank_pace import RankPace, pace_setter, rank_paces
 from foretrace.graph.build import build
 from foretrace.graph.ranks.single_step import begin_together
 from foretrace.replaying.replay import replay
@@ -84,7 +84,7 @@ def dlrm(folder: Path) -> RanksStudy:
 def ranks_study(trace: str, graph: Graph) -> RanksStudy:
     """Replay *graph*, one step of several ranks, unchanged."""
     timeline = replay(graph)
-    found = paces(timeline)
+    found = rank_paces(timeline)
     recorded = graph.tasks["start_ns"].to_numpy()
     before, after = (_last_to_arrive(graph, starts) for starts in (recorded, timeline.start_ns))
     return RanksStudy(

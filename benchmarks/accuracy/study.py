@@ -14,7 +14,7 @@ from benchmarks.accuracy.rows import IdentityRow, Study
 from foretrace.analysis.baseline import measured_step
 from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
-from foretrace.analysis.null_models import paper
+from foretrace.analysis.null_models import apply_paper_constants
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.validation import compare
 from foretrace.errors import ForetraceError, TraceError, TransformError
@@ -261,7 +261,7 @@ MEASURES: dict[str, Callable[[Graph], float]] = {
 
 def _paper_ns(part_ns: Callable[[Graph], float], before: Graph, scenario: Scenario) -> float | None:
     try:
-        return part_ns(apply(before, paper(scenario)))
+        return part_ns(apply(before, apply_paper_constants(scenario)))
     except TransformError:
         return None
 

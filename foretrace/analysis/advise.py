@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.analysis.baseline import Measured, replay_baseline
-from foretrace.analysis.candidates import candidates
+from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.explain import sum_path_by_cause
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.scenario_sweep import replay_each
@@ -100,7 +100,7 @@ def advise_from(baseline: Baseline) -> Advisory:
     """
     baseline.require_work()
     graph = baseline.graph
-    trials = [_Trial((each.what_if(graph),), each.saves) for each in candidates()]
+    trials = [_Trial((each.what_if(graph),), each.saves) for each in list_candidates()]
     successes, refused = _try_all(baseline, trials)
     best = _pick_to_combine(successes)
     made = [(each.trial.scenario, each.changed) for each in best]

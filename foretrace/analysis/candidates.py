@@ -106,7 +106,7 @@ NEEDS_A_FIGURE = (
 """What-ifs about a number, a layer, a machine or a cluster that only the user can name."""
 
 
-def candidates() -> Iterator[Candidate]:
+def list_candidates() -> Iterator[Candidate]:
     """Yield every candidate that is registered; new transforms without a must come last."""
     yield from (candidate for candidate in CANDIDATES if candidate.name in TRANSFORMS)
     listed = {candidate.name for candidate in CANDIDATES} | set(NEEDS_A_FIGURE)

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretrace.analysis.baseline import run_experiment
 from foretrace.analysis.prediction import Prediction, predict_from
-from foretrace.analysis.rank_pace import pace_setter, paces
+from foretrace.analysis.rank_pace import pace_setter, rank_paces
 from foretrace.replaying.critical_path import REASONS, WORK, sum_time_by
 from foretrace.replaying.replay import replay
 from foretrace.replaying.timeline import UNKNOWN
@@ -125,7 +125,7 @@ def explain_from(experiment: Experiment) -> Explanation:
         saved_ns=-sum(ns for ns in differences if ns < 0),
         added_ns=sum(ns for ns in differences if ns > 0),
         limits=(before.bottleneck, after.bottleneck),
-        paces=(pace_setter(paces(before)), pace_setter(paces(after))),
+        paces=(pace_setter(rank_paces(before)), pace_setter(rank_paces(after))),
         causes=causes,
         phases=phases,
         modules=modules,

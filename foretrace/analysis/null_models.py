@@ -40,7 +40,7 @@ COMPUTE_BOUND = ("gemm", "conv", "attention")
 COMPUTE_SPEEDUP, MEMORY_SPEEDUP = 3.0, 2.0
 
 
-def paper(scenario: Iterable[Any]) -> Scenario:
+def apply_paper_constants(scenario: Iterable[Any]) -> Scenario:
     """Return *scenario* with every what-if done by the paper's constants.
 
     Raises
@@ -51,7 +51,7 @@ def paper(scenario: Iterable[Any]) -> Scenario:
     Examples
     --------
     >>> from foretrace.transforms.scenario import parse_scenario
-    >>> [str(what_if) for what_if in paper(parse_scenario(["amp"]))]
+    >>> [str(what_if) for what_if in apply_paper_constants(parse_scenario(["amp"]))]
     ['amp']
     """
     what_ifs = []
@@ -66,7 +66,7 @@ def paper(scenario: Iterable[Any]) -> Scenario:
 def predict_by_paper(baseline: Baseline, scenario: Iterable[Any]) -> float | None:
     """Return the step in ns by the paper's constants; ``None`` where they cannot tell."""
     try:
-        return predict_from(replay_scenario(baseline, paper(scenario))).predicted_ns
+        return predict_from(replay_scenario(baseline, apply_paper_constants(scenario))).predicted_ns
     except TransformError:
         return None
 

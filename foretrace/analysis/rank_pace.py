@@ -44,7 +44,7 @@ class RankPace:
     path_ns: float
 
 
-def paces(timeline: Timeline) -> tuple[RankPace, ...]:
+def rank_paces(timeline: Timeline) -> tuple[RankPace, ...]:
     """Return every rank of *timeline*, in order of their numbers; none where there is only one."""
     graph = timeline.graph
     is_link = (graph.lanes["kind"] == "link").to_numpy()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.identity import Identity, identity_from
-from foretrace.analysis.rank_pace import RankPace, paces
+from foretrace.analysis.rank_pace import RankPace, rank_paces
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
@@ -118,7 +118,7 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
             event_overhead_ns=graph.platform.event_overhead_ns,
             memory=peak_memory(graph),
             memory_bytes=capacity_bytes(graph),
-            paces=paces(baseline.timeline) if len(trace.meta.ranks) > 1 else (),
+            paces=rank_paces(baseline.timeline) if len(trace.meta.ranks) > 1 else (),
         ),
         None,
     )

@@ -83,7 +83,7 @@ class Comparison:
         return ", ".join(f"{len(rows)} {what}" for what, rows in counts.items())
 
 
-def compare(
+def judge(
     rows: Sequence[Row], reference: Sequence[Row] | None = None, *, tolerance: float = TOLERANCE
 ) -> Comparison:
     """Judge *rows* by what was measured, and by an earlier table of the same study.
@@ -103,21 +103,21 @@ def compare(
         by_transform=by_transform,
         by_model=by_model,
         judged=judged,
-        inconclusive=tuple(row for row in measured if not pair_of(row).is_conclusive),
-        unforeseen=tuple(row for row in measured if _is_unforeseen(pair_of(row))),
+        inconclusive=tuple(row for row in measured if not as_pair(row).is_conclusive),
+        unforeseen=tuple(row for row in measured if _is_unforeseen(as_pair(row))),
         unmeasured=tuple(row for row in rows if row.error is None and row.after_ns is None),
         failed=tuple(row for row in rows if row.error is not None),
-        worse=None if reference is None else tuple(worse(rows, reference, tolerance)),
+        worse=None if reference is None else tuple(list_worse(rows, reference, tolerance)),
     )
 
 
-def worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> Iterator[str]:
+def list_worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> Iterator[str]:
     """Yield what got worse than in *reference*: items that are lost, errors that grew.
 
     Errors are compared over the items that both have judged.
     """
-    new, old, there = _judged(rows), _judged(reference), _named(rows)
-    lost = {name: why for name in old if (why := _lost(there.get(name)))}
+    new, old, there = _select_judged(rows), _select_judged(reference), _number_names(rows)
+    lost = {name: why for name in old if (why := _explain_lost(there.get(name)))}
     for recording, scenario, number in list(lost)[:LISTED]:
         why = lost[recording, scenario, number]
         yield f"{recording} {scenario}: judges nothing any more: {why}"
@@ -125,22 +125,23 @@ def worse(rows: Sequence[Row], reference: Sequence[Row], tolerance: float) -> It
         yield f"{len(lost) - LISTED} more items judge nothing any more"
     both = [name for name in old if name in new]
     if both:
-        yield from _grown([new[name] for name in both], [old[name] for name in both], tolerance)
+        now, then = ([rows_of[name] for name in both] for rows_of in (new, old))
+        yield from _list_grown(now, then, tolerance)
     else:
         yield "no item is judged in both"
 
 
 def is_judged(row: Row) -> bool:
     """Whether the row's measurement is one that judges a prediction."""
-    return _is_measured(row) and pair_of(row).is_conclusive and pair_of(row).is_foreseen
+    return _is_measured(row) and as_pair(row).is_conclusive and as_pair(row).is_foreseen
 
 
 def doubt(row: Row) -> str:
     """Say why the measurement of an inconclusive *row* judges nothing."""
-    return _astray(row) or f"its repeats drift by {abs(row.noise or 0):.1%}"
+    return _explain_astray(row) or f"its repeats drift by {abs(row.noise or 0):.1%}"
 
 
-def pair_of(row: Row) -> MeasuredPair:
+def as_pair(row: Row) -> MeasuredPair:
     """Return a measured *row* as a measured pair, which knows what errors are."""
     assert row.before_ns is not None
     assert row.after_ns is not None
@@ -162,22 +163,22 @@ def pair_of(row: Row) -> MeasuredPair:
     )
 
 
-def _lost(row: Row | None) -> str | None:
+def _explain_lost(row: Row | None) -> str | None:
     """Say why *row* has nothing to judge, if that is no matter of a noisy measurement."""
     if row is None:
         return "it is not among the results"
     if not _is_measured(row):
         return row.error or "its step after the change is not known"
-    return _astray(row)
+    return _explain_astray(row)
 
 
-def _astray(row: Row) -> str | None:
-    off = pair_of(row).replay_error
+def _explain_astray(row: Row) -> str | None:
+    off = as_pair(row).replay_error
     is_off = row.noise is not None and abs(off) > RECORDING_LIMIT
     return f"its replay without any change is off by {off:+.1%}" if is_off else None
 
 
-def _grown(new: Sequence[Row], old: Sequence[Row], tolerance: float) -> Iterator[str]:
+def _list_grown(new: Sequence[Row], old: Sequence[Row], tolerance: float) -> Iterator[str]:
     now, then = _groups(new), _groups(old)
     for group, before in then.items():
         for what in ("mean", "median", "p90"):
@@ -186,11 +187,11 @@ def _grown(new: Sequence[Row], old: Sequence[Row], tolerance: float) -> Iterator
                 yield f"{group}: {what} |error| {was:.2%} -> {is_:.2%} over {before.items} items"
 
 
-def _judged(rows: Sequence[Row]) -> dict[Name, Row]:
-    return {name: row for name, row in _named(rows).items() if is_judged(row)}
+def _select_judged(rows: Sequence[Row]) -> dict[Name, Row]:
+    return {name: row for name, row in _number_names(rows).items() if is_judged(row)}
 
 
-def _named(rows: Sequence[Row]) -> dict[Name, Row]:
+def _number_names(rows: Sequence[Row]) -> dict[Name, Row]:
     named: dict[Name, Row] = {}
     seen: Counter[tuple[str, str]] = Counter()
     for row in rows:
@@ -210,7 +211,7 @@ def _nothing_to_judge(measured: Sequence[Row]) -> str:
             "no item has a measured step after the change: use pairs, archives or changes of "
             "models in the study"
         )
-    foreseen = [row for row in measured if not _is_unforeseen(pair_of(row))]
+    foreseen = [row for row in measured if not _is_unforeseen(as_pair(row))]
     reasons = [doubt(row) for row in foreseen] or ["generated code cannot be foreseen"]
     why = ", ".join(sorted(set(reasons))[:LISTED])
     return f"none of {len(measured)} measurements judges anything: {why}"
@@ -242,7 +243,7 @@ def _each(rows: Sequence[Row], column: str) -> list[str]:
 
 
 def _errors(group: str, rows: Sequence[Row]) -> Errors:
-    pairs = [pair_of(row) for row in rows]
+    pairs = [as_pair(row) for row in rows]
     off = np.abs([pair.error for pair in pairs])
     paper = [abs(pair.paper_error) for pair in pairs if pair.paper_error is not None]
     return Errors(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.analysis.prediction import LEVEL
-from foretrace.batch.compare import doubt, pair_of
+from foretrace.batch.compare import as_pair, doubt
 from foretrace.report.number_format import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ERRORS = ("items", "mean", "median", "p90", "worst", "inside", "no change", "pap
 ITEM = ("recording", "what-if", "before", "after", "predicted", "error", "no change", "noise")
 
 
-def page(comparison: Comparison) -> str:
+def render_markdown(comparison: Comparison) -> str:
     """Return the page."""
     parts = [
         "# Predicted and measured",
@@ -101,7 +101,7 @@ def _grid(rows: Sequence[Row]) -> list[str]:
 
 
 def _signed(row: Row) -> str:
-    pair = pair_of(row)
+    pair = as_pair(row)
     text = f"{100 * pair.error:+.1f}"
     return text if pair.is_conclusive else f"({text})"
 
@@ -119,7 +119,7 @@ def _items(
 
 
 def _cells(row: Row) -> list[str]:
-    pair = pair_of(row)
+    pair = as_pair(row)
     times = (pair.before_ns, pair.after_ns, pair.predicted_ns)
     return [
         row.recording,

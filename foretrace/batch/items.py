@@ -72,7 +72,7 @@ class Item:
         return " + ".join(text.partition("(")[0] for text in self.scenario)
 
 
-def items_of(study: Study, folder: Path) -> list[Item]:
+def list_items(study: Study, folder: Path) -> list[Item]:
     """Return all items of *study*, each once, but those of models; paths are relative to *folder*.
 
     Raises
@@ -83,43 +83,43 @@ def items_of(study: Study, folder: Path) -> list[Item]:
     scenarios = [scenario_texts(texts) for texts in study.scenarios]
     items: list[Item] = []
     for entry in study.trace:
-        for recording in _recordings(entry, folder):
-            items += asked(recording, scenarios)
-    items += [_measured(pair, folder) for pair in study.pair]
+        for recording in _list_recordings(entry, folder):
+            items += make_items(recording, scenarios)
+    items += [_make_measured(pair, folder) for pair in study.pair]
     for archive in study.archive:
-        for path in _found(archive.path, folder):
-            items += pairs_in(path)
-    return each_once(items)
+        for path in _expand(archive.path, folder):
+            items += list_pairs(path)
+    return drop_repeats(items)
 
 
-def asked(recording: Recording, scenarios: Sequence[tuple[str, ...]]) -> list[Item]:
+def make_items(recording: Recording, scenarios: Sequence[tuple[str, ...]]) -> list[Item]:
     """Return an item per scenario."""
-    return [keyed(Item(recording, scenario)) for scenario in scenarios]
+    return [add_key(Item(recording, scenario)) for scenario in scenarios]
 
 
-def pairs_in(where: Path, *names: str) -> list[Item]:
+def list_pairs(where: Path, *names: str) -> list[Item]:
     """Return an item per pair in an archive or a folder, or for those with *names* alone."""
     try:
-        files = held(str(where))
+        files = read_members(str(where))
         chosen = names or sorted(name for name in files if name.endswith(PAIR))
         return [_pair(where, name, json.loads(files[name]())) for name in chosen]
     except (OSError, ValueError, KeyError) as error:
         missing = Recording(where.name, where.name, (str(where),), problem=_why(error, where))
-        return [keyed(Item(missing, ()))]
+        return [add_key(Item(missing, ()))]
 
 
-def failed(name: str, model: str, scenario: tuple[str, ...], problem: str) -> Item:
+def make_failed(name: str, model: str, scenario: tuple[str, ...], problem: str) -> Item:
     """Return the item of a recording that could not be made."""
     nothing = Recording(name, model, (), problem=problem)
-    return keyed(Item(nothing, scenario))
+    return add_key(Item(nothing, scenario))
 
 
-def each_once(items: Iterable[Item]) -> list[Item]:
+def drop_repeats(items: Iterable[Item]) -> list[Item]:
     """Return *items* without repetitions, in order."""
     return list({item.key: item for item in items}.values())
 
 
-def found_again(recording: Recording) -> Recording:
+def check_unchanged(recording: Recording) -> Recording:
     """Return *recording* with the digest that its content has now.
 
     Raises
@@ -127,7 +127,7 @@ def found_again(recording: Recording) -> Recording:
     TraceError
         It is gone, or not what it was.
     """
-    now = digested(replace(recording, digest="", problem=None))
+    now = add_digest(replace(recording, digest="", problem=None))
     if now.problem is not None:
         raise TraceError(now.problem)
     if now.digest != recording.digest:
@@ -135,7 +135,7 @@ def found_again(recording: Recording) -> Recording:
     return now
 
 
-def digested(recording: Recording) -> Recording:
+def add_digest(recording: Recording) -> Recording:
     """Return *recording* with a digest of its content, or the reason why there is none."""
     try:
         return replace(recording, digest=_digest_of(recording))
@@ -143,7 +143,7 @@ def digested(recording: Recording) -> Recording:
         return replace(recording, problem=_why(error, Path(recording.files[0])))
 
 
-def keyed(item: Item) -> Item:
+def add_key(item: Item) -> Item:
     """Return *item* with its key."""
     recording = item.recording
     parts = [
@@ -173,17 +173,17 @@ def digest(*contents: bytes) -> str:
     return hashed.hexdigest()
 
 
-def held(where: str) -> dict[str, Callable[[], bytes]]:
+def read_members(where: str) -> dict[str, Callable[[], bytes]]:
     """Return what `pair_members` finds in *where*; an archive is read once for all its pairs."""
     path = Path(where)
     if path.is_dir():
         return pair_members(path)
     stat = path.stat()
-    return _unpacked(path, stat.st_mtime_ns, stat.st_size)
+    return _unpack(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(path: Path, _mtime_ns: int, _size: int) -> dict[str, Callable[[], bytes]]:
+def _unpack(path: Path, _mtime_ns: int, _size: int) -> dict[str, Callable[[], bytes]]:
     return pair_members(path)
 
 
@@ -198,15 +198,15 @@ def version() -> str:
     return f"{foretrace.__version__}+{digest(*(path.read_bytes() for path in files))[:12]}"
 
 
-def _recordings(entry: TraceEntry, folder: Path) -> Iterator[Recording]:
-    paths = _found(entry.path, folder)
+def _list_recordings(entry: TraceEntry, folder: Path) -> Iterator[Recording]:
+    paths = _expand(entry.path, folder)
     for group in [paths] if entry.ranks else [[path] for path in paths]:
         name = entry.path if entry.ranks else _stem(group[0])
         files = tuple(str(path) for path in group)
-        yield digested(Recording(name, entry.model or name, files, step=entry.step))
+        yield add_digest(Recording(name, entry.model or name, files, step=entry.step))
 
 
-def _measured(entry: PairEntry, folder: Path) -> Item:
+def _make_measured(entry: PairEntry, folder: Path) -> Item:
     before = folder / entry.before
     recording = Recording(
         _stem(before),
@@ -216,16 +216,16 @@ def _measured(entry: PairEntry, folder: Path) -> Item:
         step=entry.step,
     )
     after_ns = None if entry.after_ms is None else entry.after_ms * 1e6
-    return keyed(Item(digested(recording), scenario_texts(entry.scenario), after_ns))
+    return add_key(Item(add_digest(recording), scenario_texts(entry.scenario), after_ns))
 
 
 def _pair(where: Path, name: str, content: dict[str, str]) -> Item:
     shown = f"{content['device']}/{content['model']}/{content['change']}"
     recording = Recording(shown, content["model"], (str(where),), pair=name)
-    return keyed(Item(digested(recording), scenario_texts(content["scenario"])))
+    return add_key(Item(add_digest(recording), scenario_texts(content["scenario"])))
 
 
-def _found(pattern: str, folder: Path) -> list[Path]:
+def _expand(pattern: str, folder: Path) -> list[Path]:
     """Return what *pattern* matches; itself, to be reported as missing, where that is nothing."""
     path = Path(pattern)
     root, inside = (
@@ -241,7 +241,7 @@ def _digest_of(recording: Recording) -> str:
         after = [] if recording.after is None else [Path(recording.after)]
         parts = [*paths, *([beside] if beside.is_file() else []), *after]
         return digest(*(_file_digest(path).encode() for path in parts))
-    files = held(recording.files[0])
+    files = read_members(recording.files[0])
     content = files[recording.pair]()
     folder = recording.pair.rpartition("/")[0]
     before = json.loads(content)["before"]["trace"]

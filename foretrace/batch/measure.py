@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretrace.batch.items import Recording, asked, digested, failed, pairs_in
+from foretrace.batch.items import Recording, add_digest, list_pairs, make_failed, make_items
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.tracer.child_process import measuring_environment
 from foretrace.tracer.lab.pairs.archive import PAIR
@@ -35,7 +35,7 @@ PAIRS, RECORDINGS = "pairs", "recordings"
 RECORDER = (sys.executable, "-m", "foretrace.batch.record_process")
 
 
-def measured_items(
+def measure_items(
     entries: Sequence[ModelEntry], scenarios: Sequence[tuple[str, ...]], folder: Path, out: Path
 ) -> list[Item]:
     """Measure what *entries* ask for, into *out*, and return the items.
@@ -57,7 +57,7 @@ def measured_items(
             if entry.changes:
                 items += _pairs(name, entry, out)
             else:
-                items += _recorded(name, entry, scenarios, (folder, out))
+                items += _record_items(name, entry, scenarios, (folder, out))
     return items
 
 
@@ -65,7 +65,7 @@ def _pairs(name: str, entry: ModelEntry, out: Path) -> Iterator[Item]:
     try:
         model = find_model(name)
     except ForetraceError as error:
-        yield failed(name, name, (), str(error))
+        yield make_failed(name, name, (), str(error))
         return
     cpu = entry.device == "cpu"
     for change in (CHANGES[c] for c in entry.changes if CHANGES[c].applies_to(model, cpu=cpu)):
@@ -77,9 +77,9 @@ def _pairs(name: str, entry: ModelEntry, out: Path) -> Iterator[Item]:
         )
         shown = f"{entry.device}/{name}/{change.name}"
         if why is None:
-            yield from pairs_in(folder, f"{change.name}{PAIR}")
+            yield from list_pairs(folder, f"{change.name}{PAIR}")
         else:
-            yield failed(shown, name, (change.scenario,), why)
+            yield make_failed(shown, name, (change.scenario,), why)
 
 
 def _measure(name: str, change: str, entry: ModelEntry, folder: Path) -> str | None:
@@ -111,7 +111,7 @@ def _is_complete(folder: Path, change: str) -> bool:
         return False
 
 
-def _recorded(
+def _record_items(
     name: str, entry: ModelEntry, scenarios: Sequence[tuple[str, ...]], places: tuple[Path, Path]
 ) -> list[Item]:
     """Record a job unless that was done; return what is asked about it."""
@@ -119,8 +119,8 @@ def _recorded(
     path = out / RECORDINGS / f"{_slug(name)}.parquet"
     shown = f"{entry.device}/{name}"
     if not path.is_file() and (why := _record(_target(name, folder), entry, path)):
-        return [failed(shown, name, texts, why) for texts in scenarios]
-    return asked(digested(Recording(shown, name, (str(path),))), scenarios)
+        return [make_failed(shown, name, texts, why) for texts in scenarios]
+    return make_items(add_digest(Recording(shown, name, (str(path),))), scenarios)
 
 
 def _record(name: str, entry: ModelEntry, path: Path) -> str | None:

@@ -36,7 +36,7 @@ NEEDED = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
 """What each backend needs."""
 
 
-def units(items: Sequence[Item]) -> list[Unit]:
+def group_by_recording(items: Sequence[Item]) -> list[Unit]:
     """Return *items* in order, those of one recording together, `UNIT` at most."""
     groups: dict[Any, list[Item]] = {}
     for item in items:
@@ -48,7 +48,7 @@ def units(items: Sequence[Item]) -> list[Unit]:
     ]
 
 
-def evaluated(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
+def evaluate_all(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
     """Yield the row of every item as it finishes, on *jobs* workers of *backend*, which is open."""
     left = {item.key: item for unit in waiting for item in unit}
     try:
@@ -62,7 +62,7 @@ def evaluated(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]
             return
         rest = list(left.values())
         for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
-            yield from evaluated(units(half), jobs, backend)
+            yield from evaluate_all(group_by_recording(half), jobs, backend)
 
 
 def _results(waiting: Sequence[Unit], jobs: int, backend: str) -> Iterator[Row]:
@@ -84,11 +84,11 @@ def all_cores() -> int:
 
     A single one would be this process itself, which an item could take down.
     """
-    return max(2, int(_library("joblib", "loky").cpu_count()))
+    return max(2, int(_import_library("joblib", "loky").cpu_count()))
 
 
 @contextmanager
-def workers(backend: str, address: str | None) -> Iterator[None]:
+def open_workers(backend: str, address: str | None) -> Iterator[None]:
     """Let joblib use *backend*, "loky", "dask" or "ray", at *address*, while this is open.
 
     Raises
@@ -96,8 +96,8 @@ def workers(backend: str, address: str | None) -> Iterator[None]:
     TransformError
         A library is missing, or nobody answers at *address*.
     """
-    joblib = _library("joblib", backend)
-    _library(NEEDED[backend], backend)
+    joblib = _import_library("joblib", backend)
+    _import_library(NEEDED[backend], backend)
     with _OPEN[backend](address), joblib.parallel_config(backend, **_settings(backend)):
         yield
 
@@ -107,7 +107,7 @@ def _settings(backend: str) -> dict[str, Any]:
     return {"initializer": end_with, "initargs": (os.getpid(),)} if backend == "loky" else {}
 
 
-def _library(name: str, backend: str) -> Any:
+def _import_library(name: str, backend: str) -> Any:
     """Return a library, or say how to get it."""
     try:
         return import_module(name)

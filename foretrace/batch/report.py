@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from foretrace.batch.compare import Comparison, doubt, pair_of
+from foretrace.batch.compare import Comparison, as_pair, doubt
 from foretrace.batch.run import Batch
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, percent, places, short
@@ -15,11 +15,11 @@ from foretrace.report.text_layout import (
     GOOD,
     Blocks,
     aside,
+    gain_text,
     heading,
-    notes,
+    note_list,
     table,
     text,
-    times,
 )
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _batch_blocks(report: Batch) -> Blocks:
         heading(counts),
         table("llrrrrl", map(_row, predicted[:SHOWN]), _HEADS),
         *([aside(f"{len(predicted) - SHOWN} more in the table")] if len(predicted) > SHOWN else []),
-        *notes("Failed", _listed(named), BAD),
+        *note_list("Failed", _listed(named), BAD),
         text(f"wrote {report.table}"),
     ]
 
@@ -107,7 +107,7 @@ def _row(row: Row) -> list[str | Text]:
         before,
         after,
         " … ".join(duration(ns, decimals) for ns in (row.low_ns, row.high_ns)),
-        "unknown" if speedup is None else times(speedup),
+        "unknown" if speedup is None else gain_text(speedup),
         str(row.status),
     ]
 
@@ -145,7 +145,7 @@ def _comparison_blocks(report: Comparison) -> Blocks:
     return [
         heading(f"{report.total.items} items judged; {report.left_out}"),
         table("l" + "r" * len(_COLUMNS), rows, ("|error| of measured, %", *_COLUMNS)),
-        *notes("Inconclusive", _listed(map(_doubt, report.inconclusive)), CAUTION),
+        *note_list("Inconclusive", _listed(map(_doubt, report.inconclusive)), CAUTION),
         *_verdict(report.worse),
     ]
 
@@ -163,13 +163,13 @@ def _errors(errors: Errors) -> list[str | Text]:
 
 
 def _doubt(row: Row) -> str:
-    off = f"prediction off by {pair_of(row).error:+.1%}"
+    off = f"prediction off by {as_pair(row).error:+.1%}"
     return f"{row.recording}, {short(row.scenario, 50)}: {doubt(row)}; {off}"
 
 
 def _verdict(worse: tuple[str, ...] | None) -> Blocks:
     if worse is None:
         return []
-    return notes("Worse than the reference", worse, BAD) or [
+    return note_list("Worse than the reference", worse, BAD) or [
         text("Not worse than the reference", GOOD)
     ]

@@ -62,7 +62,7 @@ class Row:
         return Row(*asked, error=error, is_final=False)
 
 
-def stored(out: Path, keys: Sequence[str]) -> dict[str, Row]:
+def read_stored(out: Path, keys: Sequence[str]) -> dict[str, Row]:
     """Return the rows of *keys* that an earlier run left in *out* and that need no other try."""
     rows = {}
     for key in keys:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foretrace.batch.config import read_study, scenario_texts
-from foretrace.batch.items import each_once, items_of
-from foretrace.batch.pool import all_cores, evaluated, units, workers
+from foretrace.batch.items import drop_repeats, list_items
+from foretrace.batch.pool import all_cores, evaluate_all, group_by_recording, open_workers
 from foretrace.batch.progress import progress
-from foretrace.batch.rows import ITEMS, TABLE, store, stored, write_rows
+from foretrace.batch.rows import ITEMS, TABLE, read_stored, store, write_rows
 from foretrace.errors import TransformError
 
 if TYPE_CHECKING:
@@ -68,14 +68,14 @@ def run_batch(
     study = read_study(path)
     (out / ITEMS).mkdir(parents=True, exist_ok=True)
     items = _items(study, path.parent, out)
-    earlier = stored(out, [item.key for item in items])
-    waiting = units([item for item in items if item.key not in earlier])
+    earlier = read_stored(out, [item.key for item in items])
+    waiting = group_by_recording([item for item in items if item.key not in earlier])
     rows, unwritten = dict(earlier), 0
     if waiting:
         count = jobs or (all_cores() if backend == "loky" else -1)
-        with workers(backend, address), progress(len(items) - len(earlier)) as advance:
-            for row in evaluated(waiting, count, backend):
-                rows[row.key] = _kept(out, row)
+        with open_workers(backend, address), progress(len(items) - len(earlier)) as advance:
+            for row in evaluate_all(waiting, count, backend):
+                rows[row.key] = _keep(out, row)
                 unwritten += rows[row.key] is not row
                 advance(rows[row.key].error)
     table = out / TABLE
@@ -86,16 +86,16 @@ def run_batch(
 
 def _items(study: Study, folder: Path, out: Path) -> list[Item]:
     """Return all items of *study*; jobs that it names are recorded or measured first, alone."""
-    items = items_of(study, folder)
+    items = list_items(study, folder)
     if study.model:
-        from foretrace.batch.measure import measured_items
+        from foretrace.batch.measure import measure_items
 
         scenarios = [scenario_texts(texts) for texts in study.scenarios]
-        items += measured_items(study.model, scenarios, folder, out)
-    return each_once(items)
+        items += measure_items(study.model, scenarios, folder, out)
+    return drop_repeats(items)
 
 
-def _kept(out: Path, row: Row) -> Row:
+def _keep(out: Path, row: Row) -> Row:
     """Write *row*; where that fails, return it as a failed one."""
     try:
         store(out, row)

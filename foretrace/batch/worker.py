@@ -10,7 +10,7 @@ from foretrace.analysis.baseline import measured_step, replay_baseline, replay_s
 from foretrace.analysis.measured_pair import with_measured_step
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import predict_from
-from foretrace.batch.items import found_again, held, version
+from foretrace.batch.items import check_unchanged, read_members, version
 from foretrace.batch.rows import Row
 from foretrace.errors import ForetraceError, TraceError
 from foretrace.graph.build import build
@@ -37,7 +37,7 @@ def evaluate(items: Sequence[Item]) -> list[Row]:
         error = f"its worker has Foretrace {version()}, the batch is of {wanted}"
         return [failed_row(item, error) for item in items]
     try:
-        job = opened(items[0].recording)
+        job = open_recording(items[0].recording)
     except Exception as error:  # noqa: BLE001 - whatever a file may do to its reader
         return [failed_row(item, _text(error)) for item in items]
     return [_row(item, job) for item in items]
@@ -78,7 +78,7 @@ class Opened:
 
 
 @lru_cache(maxsize=1)
-def opened(recording: Recording) -> Opened:
+def open_recording(recording: Recording) -> Opened:
     """Return *recording*, read and built.
 
     Raises
@@ -88,9 +88,9 @@ def opened(recording: Recording) -> Opened:
     """
     if recording.problem is not None:
         raise TraceError(recording.problem)
-    found_again(recording)
+    check_unchanged(recording)
     if recording.pair is not None:
-        return _opened_pair(recording)
+        return _open_pair(recording)
     files = recording.files
     graph = build(load(files if len(files) > 1 else files[0]), step_pattern=recording.step)
     beside = calibration_path(files[0])
@@ -102,9 +102,9 @@ def opened(recording: Recording) -> Opened:
     return Opened(graph, calibration, steps[1].step_ns, max(drifts, default=None))
 
 
-def _opened_pair(recording: Recording) -> Opened:
+def _open_pair(recording: Recording) -> Opened:
     where = recording.files[0]
-    pair = read_pair(held(where), str(recording.pair), where)
+    pair = read_pair(read_members(where), str(recording.pair), where)
     graph = with_measured_step(build(pair.before), pair.before_ns)
     calibration = None if pair.calibration is None else read_calibration(pair.calibration)
     return Opened(graph, calibration, pair.after_ns, pair.noise)
@@ -112,14 +112,14 @@ def _opened_pair(recording: Recording) -> Opened:
 
 def _row(item: Item, job: Opened) -> Row:
     try:
-        return _predicted(item, job)
+        return _predict(item, job)
     except ForetraceError as error:
         return failed_row(item, str(error), is_final=True)
     except Exception as error:  # noqa: BLE001 - one item of many, which the others survive
         return failed_row(item, _text(error))
 
 
-def _predicted(item: Item, job: Opened) -> Row:
+def _predict(item: Item, job: Opened) -> Row:
     scenario = parse_scenario(item.scenario)
     prediction = predict_from(replay_scenario(job.calibrated, scenario))
     after_ns = job.after_ns if item.after_ns is None else item.after_ns

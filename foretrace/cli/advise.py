@@ -32,12 +32,13 @@ def advise(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Rank every what-if that applies to a job, alone and together."""
-    from foretrace.analysis.advise import advise as find
+    from foretrace.analysis.advise import advise_from
+    from foretrace.analysis.baseline import replay_baseline
     from foretrace.util.progress import stage
 
     graph = calibrated_graph_of(trace, step, calibration)
     with stage("trying what-ifs"):
-        advisory = find(graph)
+        advisory = advise_from(replay_baseline(graph))
     show(advisory, json=json)
 
 
@@ -49,12 +50,13 @@ def explain(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Say why a what-if gains what it gains: what left the critical path, and what came onto it."""
-    from foretrace.analysis.explain import explain as find
+    from foretrace.analysis.baseline import run_experiment
+    from foretrace.analysis.explain import explain_from
     from foretrace.transforms.scenario import parse_scenario
 
     scenario = parse_scenario(transforms)
-    explanation = find(calibrated_graph_of(trace, step, calibration), scenario)
-    show(explanation, json=json)
+    graph = calibrated_graph_of(trace, step, calibration)
+    show(explain_from(run_experiment(graph, scenario)), json=json)
 
 
 def sensitivity(
@@ -64,7 +66,8 @@ def sensitivity(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show the step time against each part of the job taking less time."""
-    from foretrace.analysis.sensitivity import sensitivity as find
+    from foretrace.analysis.baseline import replay_baseline
+    from foretrace.analysis.sensitivity import sensitivity_from
     from foretrace.report.plot import check_plot, draw
     from foretrace.util.progress import stage
 
@@ -72,7 +75,7 @@ def sensitivity(
         check_plot(plot)
     graph = graph_of(trace, step)
     with stage("replaying with each part faster"):
-        curves = find(graph)
+        curves = sensitivity_from(replay_baseline(graph))
     show(curves, json=json)
     if plot is not None:
         draw(curves, plot)

@@ -58,8 +58,8 @@ def compare(
     json: AsJson = False,  # noqa: FBT002
 ) -> int:
     """Show errors by what-if and model; exit code 1 if they are worse than in REFERENCE."""
-    from foretrace.batch.compare import compare as judge
-    from foretrace.batch.compare_markdown import page
+    from foretrace.batch.compare import judge
+    from foretrace.batch.compare_markdown import render_markdown
     from foretrace.batch.rows import read_rows
     from foretrace.util.atomic_write import write_atomically
 
@@ -68,7 +68,7 @@ def compare(
     earlier = None if reference is None else read_rows(reference)
     comparison = judge(read_rows(results), earlier, tolerance=tolerance / 100)
     if markdown is not None:
-        write_atomically(markdown, page(comparison).encode())
+        write_atomically(markdown, render_markdown(comparison).encode())
     _show(comparison, json=json)
     return int(bool(comparison.worse))
 

@@ -49,14 +49,15 @@ def validate(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Compare a prediction with what was measured, next to two null models."""
-    from foretrace.analysis.validation import validate as compare
+    from foretrace.analysis import validation
     from foretrace.transforms.scenario import parse_scenario
 
     scenario = parse_scenario(transforms)
     measured_ns = None if measured_ms is None else measured_ms * 1e6
     measured = calibration_for(before, calibration)
     graphs = graph_of(before, step), graph_of(after, step)
-    show(compare(*graphs, scenario, measured_ns=measured_ns, calibration=measured), json=json)
+    outcome = validation.validate(*graphs, scenario, measured_ns=measured_ns, calibration=measured)
+    show(outcome, json=json)
 
 
 def list_transforms(name: WhatIfName = None, json: AsJson = False) -> None:  # noqa: FBT002

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.export.pftrace import check_perfetto
-from foretrace.export.tracks import strings
+from foretrace.export.tracks import as_strings
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.distributed.common.collective_tasks import kind_of
 from foretrace.transforms.edit.columns import is_in
@@ -101,7 +101,7 @@ def nodes(timeline: Timeline, rank: int) -> Iterator[Any]:
     tasks = graph.tasks
     own = (graph.lanes["rank"] == rank).to_numpy()[tasks["lane"].to_numpy()]
     control, data, pauses = _dependencies(graph, own)
-    names, kinds = strings(tasks["name"]), strings(tasks["kind"])
+    names, kinds = as_strings(tasks["name"]), as_strings(tasks["kind"])
     sizes, start, end = tasks["bytes"].tolist(), timeline.start_ns, timeline.end_ns
     order = np.lexsort((end, start))
     for row in order[own[order]].tolist():

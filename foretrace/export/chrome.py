@@ -16,11 +16,11 @@ from foretrace.export.tracks import (
     CRITICAL_TRACK,
     FLOWS,
     Variant,
-    flows,
-    outstanding,
+    as_strings,
+    count_outstanding,
+    find_flows,
+    list_variants,
     path_slices,
-    strings,
-    variants,
 )
 from foretrace.util.atomic_write import write_atomically
 
@@ -46,7 +46,7 @@ def export_timeline(graph: Graph, asked: ScenarioLike, path: Path) -> None:
     OSError
         The file cannot be written.
     """
-    export_chrome(variants(run_experiment(graph, asked)), path)
+    export_chrome(list_variants(run_experiment(graph, asked)), path)
 
 
 def export_chrome(variants: Sequence[Variant], path: Path) -> None:
@@ -79,7 +79,7 @@ def trace_events(variant: Variant) -> Iterator[dict[str, Any]]:
 def _slices(variant: Variant) -> Iterator[dict[str, Any]]:
     tasks, timeline = variant.graph.tasks, variant.timeline
     columns = (
-        *(strings(tasks[name]) for name in ("name", "kind", "phase", "module", "cost")),
+        *(as_strings(tasks[name]) for name in ("name", "kind", "phase", "module", "cost")),
         variant.process[tasks["lane"].to_numpy()].tolist(),
         variant.tracks.tolist(),
         (timeline.start_ns / 1_000).tolist(),
@@ -101,7 +101,7 @@ def _slices(variant: Variant) -> Iterator[dict[str, Any]]:
 
 def _arrows(variant: Variant) -> Iterator[dict[str, Any]]:
     """Yield the two ends of every arrow; an end of a slice lies just inside of it."""
-    arrows, timeline = flows(variant), variant.timeline
+    arrows, timeline = find_flows(variant), variant.timeline
     process = variant.process[variant.graph.tasks["lane"].to_numpy()]
     columns = (arrows.kind, arrows.src, arrows.src_at_end, arrows.dst, arrows.dst_at_end)
     for row, (kind, src, src_at_end, dst, dst_at_end) in enumerate(
@@ -122,7 +122,7 @@ def _arrows(variant: Variant) -> Iterator[dict[str, Any]]:
 
 
 def _counters(variant: Variant) -> Iterator[dict[str, Any]]:
-    for process, (moments, counts) in outstanding(variant).items():
+    for process, (moments, counts) in count_outstanding(variant).items():
         common = {"ph": "C", "pid": process, "name": COUNTER}
         for moment, count in zip(moments, counts, strict=True):
             yield {**common, "ts": moment / 1_000, "args": {"launches": count}}

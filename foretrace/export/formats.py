@@ -12,7 +12,7 @@ from foretrace.errors import ForetraceError
 from foretrace.export.chakra import export_chakra
 from foretrace.export.chrome import export_chrome
 from foretrace.export.pftrace import check_perfetto, export_pftrace
-from foretrace.export.tracks import variants
+from foretrace.export.tracks import list_variants
 from foretrace.graph.views import to_frame, to_networkx
 from foretrace.util.atomic_write import write_atomically
 
@@ -66,7 +66,7 @@ def export_as(wanted: str, experiment: Experiment, path: Path) -> list[Path]:
 
     Timelines hold both; a graph and an execution trace are of the job after the change.
     """
-    shown = variants(experiment)
+    shown = list_variants(experiment)
     if wanted == "chakra":
         return export_chakra(experiment.after, path)
     if wanted == "json":
@@ -74,14 +74,14 @@ def export_as(wanted: str, experiment: Experiment, path: Path) -> list[Path]:
     elif wanted == "pftrace":
         export_pftrace(shown, path)
     elif wanted == "graphml":
-        write_atomically(path, graphml(experiment.after))
+        write_atomically(path, as_graphml(experiment.after))
     else:
-        frames = [frame(each.timeline).assign(variant=each.label) for each in shown]
+        frames = [as_frame(each.timeline).assign(variant=each.label) for each in shown]
         write_atomically(path, _parquet(pd.concat(frames)))
     return [path]
 
 
-def frame(timeline: Timeline) -> pd.DataFrame:
+def as_frame(timeline: Timeline) -> pd.DataFrame:
     """Return the tasks of *timeline* as one readable table, with their times in the replay.
 
     Columns as in `foretrace.graph.views.to_frame`, and ``replayed_start_ns``, ``replayed_end_ns``,
@@ -99,7 +99,7 @@ def frame(timeline: Timeline) -> pd.DataFrame:
     )
 
 
-def network(timeline: Timeline) -> nx.MultiDiGraph:
+def as_network(timeline: Timeline) -> nx.MultiDiGraph:
     """Return the graph of *timeline* for networkx, its nodes with their times in the replay."""
     graph = to_networkx(timeline.graph)
     for row, (start, end) in enumerate(zip(timeline.start_ns, timeline.end_ns, strict=True)):
@@ -107,11 +107,11 @@ def network(timeline: Timeline) -> nx.MultiDiGraph:
     return graph
 
 
-def graphml(timeline: Timeline) -> bytes:
-    """Return `network` as GraphML; what XML cannot hold is replaced, see `_legal`."""
+def as_graphml(timeline: Timeline) -> bytes:
+    """Return `as_network` as GraphML; what XML cannot hold is replaced, see `_legal`."""
     import networkx as nx
 
-    graph = network(timeline)
+    graph = as_network(timeline)
     every = (
         *(values for _, values in graph.nodes(data=True)),
         *(edge[-1] for edge in graph.edges.data()),

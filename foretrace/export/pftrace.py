@@ -13,10 +13,10 @@ from foretrace.export.tracks import (
     COUNTER,
     CRITICAL,
     CRITICAL_TRACK,
-    flows,
-    outstanding,
+    as_strings,
+    count_outstanding,
+    find_flows,
     path_slices,
-    strings,
 )
 from foretrace.util.atomic_write import write_atomically
 
@@ -52,7 +52,7 @@ def export_pftrace(variants: Sequence[Variant], path: Path) -> None:
         Perfetto's package is not installed.
     """
     check_perfetto()
-    write_atomically(path, b"".join(_written(packets(variants))))
+    write_atomically(path, b"".join(_serialize(packets(variants))))
 
 
 def packets(variants: Sequence[Variant]) -> Iterator[Any]:
@@ -68,7 +68,7 @@ def packets(variants: Sequence[Variant]) -> Iterator[Any]:
         yield from _counter(variant, TracePacket)
 
 
-def _written(packets: Iterable[Any]) -> Iterator[bytes]:
+def _serialize(packets: Iterable[Any]) -> Iterator[bytes]:
     """Yield *packets* as serialized traces; traces may be appended to one another."""
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
@@ -148,8 +148,8 @@ def _tracks(variant: Variant, kind: type[Any]) -> Iterator[Any]:
 def _tasks(variant: Variant, interned: _Interned, kind: type[Any]) -> Iterator[Any]:
     """Yield two packets per task, track by track in order of time."""
     tasks, timeline = variant.graph.tasks, variant.timeline
-    names, kinds = strings(tasks["name"]), strings(tasks["kind"])
-    facts = {fact: strings(tasks[fact]) for fact in FACTS}
+    names, kinds = as_strings(tasks["name"]), as_strings(tasks["kind"])
+    facts = {fact: as_strings(tasks[fact]) for fact in FACTS}
     process = variant.process[tasks["lane"].to_numpy()].tolist()
     tracks, start, end = (
         each.tolist() for each in (variant.tracks, timeline.start_ns, timeline.end_ns)
@@ -181,7 +181,7 @@ def _path(variant: Variant, interned: _Interned, kind: type[Any]) -> Iterator[An
 
 def _counter(variant: Variant, kind: type[Any]) -> Iterator[Any]:
     """Yield a counter track per process, and its values."""
-    for process, (moments, counts) in outstanding(variant).items():
+    for process, (moments, counts) in count_outstanding(variant).items():
         packet = _packet(kind)
         track = _uuid(variant, process, COUNTER_TRACK)
         packet.track_descriptor.uuid = track
@@ -197,7 +197,7 @@ def _counter(variant: Variant, kind: type[Any]) -> Iterator[Any]:
 
 def _flow_ids(variant: Variant) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     """Return the flows tied to the begin, and to the end, of each task's slice."""
-    arrows = flows(variant)
+    arrows = find_flows(variant)
     at_start: dict[int, list[int]] = {}
     at_end: dict[int, list[int]] = {}
     first = ((variant.number + 1) << 40) + 1

@@ -75,7 +75,7 @@ class Variant:
         clash = same & (start[order][1:] < end[order][:-1])
         for crowded in np.unique(lane[order][1:][clash]):
             rows = order[lane[order] == crowded]
-            track[rows] = crowded + 1 + OVERFLOW * levels(start[rows], end[rows])
+            track[rows] = crowded + 1 + OVERFLOW * assign_levels(start[rows], end[rows])
         return track
 
     @property
@@ -107,7 +107,7 @@ class Flows:
     dst_at_end: Mask
 
 
-def variants(experiment: Experiment) -> list[Variant]:
+def list_variants(experiment: Experiment) -> list[Variant]:
     """Return the replays before and after a scenario; without a scenario, the one there is."""
     before, after = experiment.baseline.timeline, experiment.after
     shown = [Variant("before", before, 0, 1)]
@@ -116,7 +116,7 @@ def variants(experiment: Experiment) -> list[Variant]:
     return shown
 
 
-def levels(start: Ints, end: Ints) -> Ints:
+def assign_levels(start: Ints, end: Ints) -> Ints:
     """Return the lowest level on which each interval, sorted by start, overlaps none before it."""
     free_from: list[int] = []
     lowest = np.zeros(len(start), np.int64)
@@ -129,7 +129,7 @@ def levels(start: Ints, end: Ints) -> Ints:
     return lowest
 
 
-def flows(variant: Variant) -> Flows:
+def find_flows(variant: Variant) -> Flows:
     """Return every arrow of *variant* between tasks of the repetition that is shown."""
     edges = variant.graph.edges
     inside = (edges["shift"] == 0).to_numpy()
@@ -155,7 +155,7 @@ def _on_path(timeline: Timeline) -> Ints:
     return task[np.append(True, task[1:] != task[:-1])] if len(task) else task
 
 
-def outstanding(variant: Variant) -> dict[int, tuple[list[int], list[int]]]:
+def count_outstanding(variant: Variant) -> dict[int, tuple[list[int], list[int]]]:
     """Return per process when the number of launches that have not started changes, and to what.
 
     Launches of an earlier repetition that start in this one count from the beginning.
@@ -180,7 +180,7 @@ def path_slices(variant: Variant) -> list[tuple[int, int, str, str]]:
     """Return the segments of the critical path that have a length: start, end, name, reason."""
     path = variant.timeline.critical_path
     path = path[path["to_ns"] > path["from_ns"]].sort_values(["from_ns", "to_ns"], kind="stable")
-    names = strings(variant.graph.tasks["name"])
+    names = as_strings(variant.graph.tasks["name"])
     columns = (path[name].tolist() for name in ("from_ns", "to_ns", "task", "why"))
     return [
         (begin, end, names[task] or "?", str(why))
@@ -188,7 +188,7 @@ def path_slices(variant: Variant) -> list[tuple[int, int, str, str]]:
     ]
 
 
-def strings(column: pd.Series) -> list[str | None]:
+def as_strings(column: pd.Series) -> list[str | None]:
     """Return the values of a categorical column; missing ones as ``None``."""
     names = [*map(str, column.cat.categories), None]
     return [names[code] for code in column.cat.codes.tolist()]

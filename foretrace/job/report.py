@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.text_layout import CAUTION, Blocks, heading, notes, table
+from foretrace.report.text_layout import CAUTION, Blocks, heading, note_list, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,8 +66,8 @@ def _blocks(report: JobReport) -> Blocks:
         heading(report.title),
         table("ll", [(name, in_words(answer)) for name, answer in report.answers.items()]),
         *(block for each in report.tables for block in _table(each)),
-        *notes("Assumes", report.assumptions),
-        *notes("Warnings", report.warnings, CAUTION),
+        *note_list("Assumes", report.assumptions),
+        *note_list("Warnings", report.warnings, CAUTION),
     ]
 
 

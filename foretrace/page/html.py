@@ -27,10 +27,10 @@ ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 """Nothing in the data can end the element that holds it."""
 
 
-def page(data: Mapping[str, Any], text: str) -> bytes:
+def render_page(data: Mapping[str, Any], text: str) -> bytes:
     """Return the page that shows *data*, see `foretrace.page.data`; *text* says it without scripts.
 
-    >>> b"</script><b>" in page({"job": {"source": "</script><b>"}}, "<b>")
+    >>> b"</script><b>" in render_page({"job": {"source": "</script><b>"}}, "<b>")
     False
     """
     style, script = _asset("page.css"), "".join(_asset(name) for name in SCRIPTS)
@@ -50,7 +50,7 @@ def page(data: Mapping[str, Any], text: str) -> bytes:
 
 def write_page(data: Mapping[str, Any], text: str, path: Path) -> None:
     """Write the page to *path*, completely or not at all."""
-    write_atomically(path, page(data, text))
+    write_atomically(path, render_page(data, text))
 
 
 def as_json(data: Mapping[str, Any]) -> str:

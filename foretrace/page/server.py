@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from foretrace.analysis.baseline import replay_baseline, replay_scenario
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.page.data import outlook, view
-from foretrace.page.html import as_json, page
+from foretrace.page.html import as_json, render_page
 from foretrace.transforms.scenario import describe, parse_scenario
 from foretrace.util.import_target import first_line
 
@@ -117,7 +117,8 @@ class Site:
         with self.quick:
             unchanged = view(replay_scenario(self.traces[0].baseline, ()))
         data = {**unchanged, "version": self.version, "live": live}
-        return Answer(200, "text/html; charset=utf-8", page(data, "This page needs scripts."))
+        content = render_page(data, "This page needs scripts.")
+        return Answer(200, "text/html; charset=utf-8", content)
 
 
 def _split_target(target: str) -> tuple[str, dict[str, list[str]]]:

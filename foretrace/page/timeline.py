@@ -63,8 +63,8 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
     """
     graph = timeline.graph
     shown, sorts = _busiest_lanes(timeline), _sorts(timeline)
-    every = _joined(_path_spans(timeline, sorts), _task_spans(timeline, sorts, shown))
-    spans = merged(every, most)
+    every = _join(_path_spans(timeline, sorts), _task_spans(timeline, sorts, shown))
+    spans = merge(every, most)
     used, name = np.unique(spans.name, return_inverse=True)
     names = graph.tasks["name"].array.categories
     columns = (spans.start_ns, spans.end_ns - spans.start_ns, spans.count, name, spans.sort)
@@ -86,7 +86,7 @@ def timeline_data(timeline: Timeline, label: str, most: int = MOST_BLOCKS) -> di
     }
 
 
-def merged(spans: Spans, most: int) -> Spans:
+def merge(spans: Spans, most: int) -> Spans:
     """Return at most *most* spans, and one per row at least: the shortest neighbours are joined.
 
     Times are cut into bins of the smallest power of two that suffices; consecutive spans of a row
@@ -170,7 +170,7 @@ def _period(timeline: Timeline) -> int:
     return max(1, round(timeline.period_ns))
 
 
-def _joined(first: Spans, second: Spans) -> Spans:
+def _join(first: Spans, second: Spans) -> Spans:
     pairs = zip(vars(first).values(), vars(second).values(), strict=True)
     return Spans(*(np.concatenate(pair) for pair in pairs))
 

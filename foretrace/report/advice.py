@@ -9,21 +9,21 @@ from foretrace.analysis.explain import Explanation
 from foretrace.analysis.sensitivity import Sensitivity
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places, short
-from foretrace.report.prediction import gain
+from foretrace.report.prediction import speedup_text
 from foretrace.report.text_layout import (
     ASIDE,
     CAUTION,
     NO_GAIN,
     Blocks,
     aside,
-    facts,
+    change_text,
+    fact_table,
+    gain_text,
     heading,
-    measured,
-    moved,
-    notes,
+    measured_fact,
+    note_list,
     table,
     text,
-    times,
 )
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def _advisory_blocks(report: Advisory) -> Blocks:
     assumed = [note for each in report.single for note in each.prediction.assumptions]
     return [
         heading("What to try, best first"),
-        facts(
-            measured(report.measured, decimals),
+        fact_table(
+            measured_fact(report.measured, decimals),
             ("limited by", "", _limits(report.limits)),
         ),
         *_advice("faster", faster, decimals),
@@ -80,8 +80,8 @@ def _advisory_blocks(report: Advisory) -> Blocks:
         *([text(""), heading("Does not apply")] if report.inapplicable else []),
         table("ll", report.inapplicable),
         *_tested([*report.single, *report.combined]),
-        *notes("Assumes", dict.fromkeys(assumed)),
-        *notes("Warnings", report.warnings, CAUTION),
+        *note_list("Assumes", dict.fromkeys(assumed)),
+        *note_list("Warnings", report.warnings, CAUTION),
     ]
 
 
@@ -97,7 +97,7 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
         rows.append(
             (
                 " + ".join(prediction.scenario),
-                times(each.gain),
+                gain_text(each.gain),
                 f"{number(prediction.predicted_ns, decimals)}{star}",
                 f"{low} … {high}",
                 _remarks(each),
@@ -167,9 +167,9 @@ def _explanation_blocks(report: Explanation) -> Blocks:
     decimals = places(prediction.measured.step_ns)
     return [
         heading(f"Why {' + '.join(prediction.scenario)} gains what it gains"),
-        facts(
-            measured(prediction.measured, decimals),
-            ("predicted", duration(prediction.predicted_ns, decimals), gain(prediction)),
+        fact_table(
+            measured_fact(prediction.measured, decimals),
+            ("predicted", duration(prediction.predicted_ns, decimals), speedup_text(prediction)),
             (
                 "at best",
                 duration(_scaled(report, report.bound_ns), decimals),
@@ -191,8 +191,8 @@ def _explanation_blocks(report: Explanation) -> Blocks:
             )
         ),
         aside("work: of calls and kernels; on path: also the time between them"),
-        *notes("Assumes", prediction.assumptions),
-        *notes("Warnings", prediction.warnings, CAUTION),
+        *note_list("Assumes", prediction.assumptions),
+        *note_list("Warnings", prediction.warnings, CAUTION),
     ]
 
 
@@ -232,7 +232,7 @@ def _shift_table(title: str, shifts: Sequence[Shift], decimals: int) -> Any:
         (
             short(each.part, 60),
             *(number(ns, decimals) for ns in (*each.work_ns, *each.path_ns)),
-            moved(each.moved_ns, decimals),
+            change_text(each.moved_ns, decimals),
         )
         for each in shifts
         if id(each) in chosen
@@ -281,7 +281,7 @@ def _sensitivity_blocks(report: Sensitivity) -> Blocks:
     heads = ("part", "work, ms", *(f"-{percent:g} %" for percent in report.percents))
     return [
         heading("Step time if one part took less time, in ms"),
-        facts(measured(report.measured, decimals)),
+        fact_table(measured_fact(report.measured, decimals)),
         table("l" + "r" * (len(heads) - 1), rows, heads),
         aside("work of the host: its calls and the time between them"),
         *([aside(f"and {hidden} more parts with less to gain")] if hidden else []),

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from foretrace.analysis.sensitivity import Curve
-
 FORMATS = {".html": "svg", ".svg": "svg", ".png": "png"}
 """What matplotlib writes for each kind of file."""
 PANELS = {"lane": "host and device", "kernels": "kernels", "phase": "phases", "module": "modules"}
@@ -67,16 +65,15 @@ def figure(result: object) -> Any:
 
 @figure.register
 def _sensitivity(sensitivity: Sensitivity) -> Any:
-    panels = [of for of in PANELS if any(curve.of == of for curve in sensitivity.curves)] or [
-        "lane"
-    ]
-    return drawn((10, 3.4 * len(panels)), lambda empty: _panels(empty, sensitivity, panels))
+    kinds = {curve.of for curve in sensitivity.curves}
+    panels = [of for of in PANELS if of in kinds] or ["lane"]
+    return draw_figure((10, 3.4 * len(panels)), lambda empty: _panels(empty, sensitivity, panels))
 
 
 @figure.register
 def _prediction(prediction: Prediction) -> Any:
     causes = len({*prediction.critical_path_before, *prediction.critical_path_after})
-    return drawn((9, 2 + 0.3 * causes), lambda empty: _before_and_after(empty, prediction))
+    return draw_figure((9, 2 + 0.3 * causes), lambda empty: _before_and_after(empty, prediction))
 
 
 def write_picture(path: Path, title: str, figure: Callable[[], Any]) -> None:
@@ -91,7 +88,7 @@ def write_picture(path: Path, title: str, figure: Callable[[], Any]) -> None:
     write_atomically(path, _page(content.decode(), title) if is_page else content)
 
 
-def drawn(inches: tuple[float, float], draw: Callable[[Any], None]) -> Any:
+def draw_figure(inches: tuple[float, float], draw: Callable[[Any], None]) -> Any:
     """Return a matplotlib figure with what *draw* puts into it."""
     _need_matplotlib()
     from matplotlib.figure import Figure
@@ -129,13 +126,12 @@ def _before_and_after(figure: Any, prediction: Prediction) -> None:
 def _panels(figure: Any, sensitivity: Sensitivity, panels: list[str]) -> None:
     for at, of in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, at + 1)
-        _panel(
-            axes, sensitivity, [curve for curve in sensitivity.curves if curve.of == of], PANELS[of]
-        )
+        _panel(axes, sensitivity, of)
 
 
-def _panel(axes: Any, sensitivity: Sensitivity, curves: list[Curve], title: str) -> None:
+def _panel(axes: Any, sensitivity: Sensitivity, of: str) -> None:
     """Draw the curves of one kind of part, from the measured step at 0 %."""
+    curves = [curve for curve in sensitivity.curves if curve.of == of]
     percents = [0.0, *sensitivity.percents]
     order = sorted(range(len(percents)), key=percents.__getitem__)
     for curve, shade in zip(curves[:MOST_CURVES], SHADES, strict=False):
@@ -147,7 +143,7 @@ def _panel(axes: Any, sensitivity: Sensitivity, curves: list[Curve], title: str)
             color=shade,
             label=f"{short(curve.part, 40)} ({curve.work_ns / NS_PER_MS:.1f} ms)",
         )
-    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_title(PANELS[of], loc="left", fontsize=10)
     axes.set_xlabel("% less time in this part")
     axes.set_ylabel("step, ms")
     axes.set_ylim(bottom=0)

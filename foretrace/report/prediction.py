@@ -17,10 +17,10 @@ from foretrace.report.text_layout import (
     TITLE,
     Blocks,
     aside,
-    facts,
+    fact_table,
     heading,
-    measured,
-    notes,
+    measured_fact,
+    note_list,
     style_of,
     table,
     text,
@@ -54,9 +54,9 @@ def identity_keys(report: Identity) -> dict[str, Any]:
 def _identity_blocks(report: Identity) -> Blocks:
     return [
         heading("Replay without any change"),
-        facts(*identity_facts(report)),
+        fact_table(*identity_facts(report)),
         *identity_path(report),
-        *notes("Warnings", report.warnings, CAUTION),
+        *note_list("Warnings", report.warnings, CAUTION),
     ]
 
 
@@ -64,7 +64,7 @@ def identity_facts(report: Identity) -> list[tuple[str, str, str]]:
     """Return what was measured and what the unchanged replay says, line by line."""
     decimals = places(report.measured.step_ns)
     return [
-        measured(report.measured, decimals),
+        measured_fact(report.measured, decimals),
         ("replayed", duration(report.replayed_ns, decimals), f"{report.error:+.2%}"),
         ("host", duration(report.host_ns, decimals), "from step to step, with its waiting"),
         ("device", duration(report.device_ns, decimals), "from step to step, with its waiting"),
@@ -108,15 +108,19 @@ def _prediction_blocks(report: Prediction) -> Blocks:
     paths = {"before": report.critical_path_before, "after": report.critical_path_after}
     return [
         heading(" + ".join(report.scenario)),
-        facts(
-            measured(report.measured, decimals),
-            ("predicted", text(duration(report.predicted_ns, decimals), TITLE), gain(report)),
+        fact_table(
+            measured_fact(report.measured, decimals),
+            (
+                "predicted",
+                text(duration(report.predicted_ns, decimals), TITLE),
+                speedup_text(report),
+            ),
             ("interval", low, text(f"to {high} ").append(f"({report.status})", ASIDE)),
         ),
         *_paths(paths, report.measured, report.replayed_before_ns),
         text(f"Cost of the work after: {_shares(report.costs)}"),
-        *notes("Assumes", report.assumptions),
-        *notes("Warnings", report.warnings, CAUTION),
+        *note_list("Assumes", report.assumptions),
+        *note_list("Warnings", report.warnings, CAUTION),
     ]
 
 
@@ -142,7 +146,7 @@ def _validation_blocks(report: Validation) -> Blocks:
     return [
         *_prediction_blocks(report.prediction),
         heading("Against the measurement"),
-        facts(
+        fact_table(
             (
                 "measured",
                 duration(report.measured_after_ns, decimals),
@@ -161,7 +165,7 @@ def _validation_blocks(report: Validation) -> Blocks:
     ]
 
 
-def gain(report: Prediction) -> Text:
+def speedup_text(report: Prediction) -> Text:
     """Say how many times as fast a prediction is."""
     if not style_of(report.speedup):
         return text("no gain")

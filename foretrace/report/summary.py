@@ -9,7 +9,15 @@ from foretrace.analysis.summary import Summary
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places, share, short, size
 from foretrace.report.prediction import identity_facts, identity_keys, identity_path
-from foretrace.report.text_layout import CAUTION, Blocks, aside, facts, heading, notes, table
+from foretrace.report.text_layout import (
+    CAUTION,
+    Blocks,
+    aside,
+    fact_table,
+    heading,
+    note_list,
+    table,
+)
 
 if TYPE_CHECKING:
     from foretrace.analysis.summary import Steps
@@ -90,10 +98,10 @@ def _memory_keys(steps: Steps) -> dict[str, Any] | None:
 def _summary_blocks(report: Summary) -> Blocks:
     return [
         heading(f"{report.source} ({report.format})"),
-        facts(*_recording(report), *_steps(report)),
+        fact_table(*_recording(report), *_steps(report)),
         *_parts(report.steps),
         *_device_time(report),
-        *notes("Warnings", _warnings(report), CAUTION),
+        *note_list("Warnings", _warnings(report), CAUTION),
     ]
 
 

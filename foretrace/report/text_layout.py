@@ -90,12 +90,12 @@ def _indented(words: Text) -> Padding:
     return Padding(words, (0, 0, 0, INDENT))
 
 
-def facts(*rows: tuple[str, Cell, Cell]) -> Table:
+def fact_table(*rows: tuple[str, Cell, Cell]) -> Table:
     """Return a line for each name, its value, and what there is to say of it."""
     return table("lrl", rows)
 
 
-def notes(title: str, texts: Iterable[str], style: str = "") -> Blocks:
+def note_list(title: str, texts: Iterable[str], style: str = "") -> Blocks:
     """Return *title* and a line per note; nothing without notes."""
     texts = list(texts)
     grid = Table.grid()
@@ -104,19 +104,19 @@ def notes(title: str, texts: Iterable[str], style: str = "") -> Blocks:
     return [heading(title), grid] if texts else []
 
 
-def measured(step: Measured, decimals: int) -> tuple[str, str, str]:
+def measured_fact(step: Measured, decimals: int) -> tuple[str, str, str]:
     """Return the fact of the measured step."""
     return "measured", duration(step.step_ns, decimals), MEASURED[step.source]
 
 
-def moved(ns: float, decimals: int) -> Text:
+def change_text(ns: float, decimals: int) -> Text:
     """Return a signed difference of times: less is a gain."""
     shown = number(ns, decimals)
     sign = "+" if ns > 0 and shown[0].isdigit() else ""
     return text(sign + shown, BAD if ns > 0 else GOOD if ns < 0 else "")
 
 
-def times(gain: float) -> Text:
+def gain_text(gain: float) -> Text:
     """Return how many times as fast something is."""
     return text(f"{gain:.2f}x", style_of(gain))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from foretrace.analysis.whatif_catalog import Catalog, Entry
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.text_layout import ASIDE, Blocks, heading, notes, table, text
+from foretrace.report.text_layout import ASIDE, Blocks, heading, note_list, table, text
 
 
 @json_keys.register(Catalog)
@@ -53,5 +53,5 @@ def _entry_blocks(entry: Entry) -> Blocks:
         ),
         text(""),
         text(f"Validated: {', '.join(pairs) or 'by no measured pair'}"),
-        *notes("Only in these settings", entry.where),
+        *note_list("Only in these settings", entry.where),
     ]

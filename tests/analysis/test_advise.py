@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.analysis.advise import advise
-from foretrace.analysis.candidates import CANDIDATES, NEEDS_A_FIGURE, candidates
+from foretrace.analysis.candidates import CANDIDATES, NEEDS_A_FIGURE, list_candidates
 from foretrace.analysis.explain import CAUSES, KIND_CAUSES, WAIT_CAUSES, explain
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.sensitivity import sensitivity
@@ -87,7 +87,7 @@ def test_what_does_not_apply_says_why() -> None:
     named = {each.prediction.scenario[0].split("(")[0] for each in found.single}
     refused = {text.split("(")[0] for text, _ in found.inapplicable}
 
-    assert named | refused == {candidate.name for candidate in candidates()}
+    assert named | refused == {candidate.name for candidate in list_candidates()}
     assert all(reason for _, reason in found.inapplicable)
 
 
@@ -100,7 +100,7 @@ def test_a_job_on_a_cpu_gets_advice_too() -> None:
 
 def test_every_transform_is_a_candidate_or_needs_a_figure() -> None:
     """A new what-if is tried with its defaults, or must be put on one of the two lists."""
-    tried = {candidate.name for candidate in candidates()}
+    tried = {candidate.name for candidate in list_candidates()}
 
     assert tried | set(NEEDS_A_FIGURE) >= set(TRANSFORMS)
 

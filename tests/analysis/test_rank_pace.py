@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.analysis.explain import explain
-from foretrace.analysis.rank_pace import RankPace, pace_setter, paces
+from foretrace.analysis.rank_pace import RankPace, pace_setter, rank_paces
 from foretrace.analysis.summary import summarise
 from foretrace.graph.build import build
 from foretrace.graph.literal import literal
@@ -44,7 +44,7 @@ def step(compute: float) -> list[Row]:
 
 def test_slow_rank_is_waited_for() -> None:
     """Kernels of 100, 200 and 400 µs: rank 2 is last, the others wait 300 and 200 µs for it."""
-    found = paces(replay(merged(*(steps(6, 600, step(ns)) for ns in (100, 200, 400)))))
+    found = rank_paces(replay(merged(*(steps(6, 600, step(ns)) for ns in (100, 200, 400)))))
 
     assert [each.rank for each in found] == [0, 1, 2]
     assert [each.waits_ns for each in found] == [300_000, 200_000, 0]
@@ -61,7 +61,7 @@ def test_slow_rank_is_waited_for() -> None:
 def test_late_rank_sets_the_pace() -> None:
     """A rank that begins its only step 2.5 ms late needs no collective to be the slowest."""
     rows = [[note("ProfilerStep#1", at, 600), op("a", at, 500)] for at in (0, 2_500)]
-    found = paces(replay(merged(*rows)))
+    found = rank_paces(replay(merged(*rows)))
 
     assert [each.begins_ns for each in found] == [0, 2_500_000]
     assert pace_setter(found) == (
@@ -72,14 +72,14 @@ def test_late_rank_sets_the_pace() -> None:
 
 def test_ranks_that_never_meet_drift_apart() -> None:
     """Each repeats at its own pace: where one stands when the other begins says nothing."""
-    found = paces(replay(merged(*(steps(3, 600, [op("a", 0, busy)]) for busy in (100, 400)))))
+    found = rank_paces(replay(merged(*(steps(3, 600, [op("a", 0, busy)]) for busy in (100, 400)))))
 
     assert [each.begins_ns for each in found] == [0, 0]
 
 
 def test_one_rank_has_no_peers() -> None:
     """There is nobody to compare it with."""
-    assert paces(replay(literal([("a", "host", 0, 5, None)], wrap=True))) == ()
+    assert rank_paces(replay(literal([("a", "host", 0, 5, None)], wrap=True))) == ()
     assert pace_setter(()) is None
 
 
@@ -88,7 +88,7 @@ def test_devices_without_a_host_begin_with_their_first_task() -> None:
     graph = literal([("a", "kernel", 0, 5, None), ("b", "kernel", 1, 9, None)], wrap=True)
     graph = replace(graph, lanes=graph.lanes.assign(rank=np.array([0, 1], np.int16)))
 
-    found = paces(replay(graph))
+    found = rank_paces(replay(graph))
 
     assert [each.path_ns for each in found] == [0, 9]
     assert found[0].begins_ns == 0 < found[1].begins_ns

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foretrace.analysis.candidates import candidates
+from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.scenario_sweep import predict_many
 from foretrace.errors import ForetraceError, TransformError
@@ -62,7 +62,7 @@ def test_outcomes_are_those_of_single_predictions() -> None:
 def test_every_candidate_is_predicted_alike() -> None:
     """All what-ifs of the table, on a job with a device and on one without."""
     for graph in (gpu_job(), cpu_job()):
-        asked = [(candidate.what_if(graph),) for candidate in candidates()]
+        asked = [(candidate.what_if(graph),) for candidate in list_candidates()]
 
         assert texts([*predict_many(graph, asked)]) == one_by_one(graph, asked)
 

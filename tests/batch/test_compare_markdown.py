@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretrace.batch.compare import compare
-from foretrace.batch.compare_markdown import page
+from foretrace.batch.compare import judge
+from foretrace.batch.compare_markdown import render_markdown
 from foretrace.batch.rows import read_rows
 from tests.support.measured.studies import row
 from tests.support.paths import ROOT
@@ -22,7 +22,7 @@ ROWS = [
 
 def section(title: str) -> list[str]:
     """Return the lines of a section of the page of `ROWS`."""
-    _, found, rest = page(compare(ROWS)).partition(f"## {title}\n\n")
+    _, found, rest = render_markdown(judge(ROWS)).partition(f"## {title}\n\n")
 
     assert found
     return rest.partition("\n\n")[0].splitlines()
@@ -55,7 +55,7 @@ def test_groups_are_lines_and_all_is_the_last() -> None:
 
 def test_every_model_meets_every_what_if() -> None:
     """Two of one what-if side by side, doubtful ones in brackets, nothing where none was tried."""
-    grid = page(compare(ROWS)).partition("inconclusive.\n\n| model")[2].splitlines()[2:6]
+    grid = render_markdown(judge(ROWS)).partition("inconclusive.\n\n| model")[2].splitlines()[2:6]
 
     assert grid == [
         "| a | +10.0 | -2.0 / +4.0 |",
@@ -81,7 +81,7 @@ def test_items_are_listed_apart_by_what_they_are_worth() -> None:
 
 def test_empty_sections_are_left_out() -> None:
     """And a measurement without repeats has no noise."""
-    found = page(compare([row("a|b", noise=None)]))
+    found = render_markdown(judge([row("a|b", noise=None)]))
 
     assert [line for line in found.splitlines() if line.startswith("## ")] == [
         "## In short",
@@ -95,8 +95,8 @@ def test_empty_sections_are_left_out() -> None:
 
 def test_the_page_of_the_zoo_is_that_of_its_results() -> None:
     """Fourteen models under six changes, measured; half of the errors are at most 5 %."""
-    found = compare(read_rows(ROOT / "traces" / "zoo-results.parquet"))
+    found = judge(read_rows(ROOT / "traces" / "zoo-results.parquet"))
 
-    assert (ROOT / "docs" / "zoo.md").read_text("utf-8") == page(found)
+    assert (ROOT / "docs" / "zoo.md").read_text("utf-8") == render_markdown(found)
     assert found.total.median <= 0.05
     assert len(found.by_model) == 14

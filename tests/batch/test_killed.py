@@ -104,7 +104,7 @@ def test_what_was_measured_before_the_kill_is_kept(tmp_path: Path) -> None:
         while not (out / PAIRS / "dlrm" / "batch_x2").exists():
             assert batch.poll() is None
         assert killed(batch) == []
-    kept = _measured(out)
+    kept = _make_measured(out)
     rows = run_batch(study, out, jobs=1).rows
 
     assert [(row.recording, row.error) for row in rows] == [
@@ -112,7 +112,7 @@ def test_what_was_measured_before_the_kill_is_kept(tmp_path: Path) -> None:
         ("cpu/dlrm/batch_x2", None),
     ]
     assert kept
-    assert _measured(out).items() >= kept.items()
+    assert _make_measured(out).items() >= kept.items()
 
 
 @pytest.mark.slow
@@ -128,6 +128,6 @@ def test_the_recorder_ends_with_the_batch(tmp_path: Path) -> None:
         assert killed(batch) == []
 
 
-def _measured(out: Path) -> dict[Path, bytes]:
+def _make_measured(out: Path) -> dict[Path, bytes]:
     """Return the content of all pairs in *out*."""
     return {path: path.read_bytes() for path in out.rglob("*.pair.json")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foretrace.batch import pool as batch_pool
-from foretrace.batch.items import Recording, asked
-from foretrace.batch.pool import UNIT, all_cores, units, workers
+from foretrace.batch.items import Recording, make_items
+from foretrace.batch.pool import UNIT, all_cores, group_by_recording, open_workers
 from foretrace.errors import TransformError
 
 pytest.importorskip("joblib", reason="the optional extra batch is not installed")
@@ -16,8 +16,12 @@ def test_units_are_of_one_recording() -> None:
     """In order, a few items each; what belongs together stays together."""
     first, second = (Recording(name, name, (name,), problem="x") for name in "ab")
     scenarios = [(f"faster_host(speedup={n})",) for n in range(1, UNIT + 2)]
-    items = [*asked(first, scenarios), *asked(second, scenarios[:1]), *asked(first, [("amp",)])]
-    found = units(items)
+    items = [
+        *make_items(first, scenarios),
+        *make_items(second, scenarios[:1]),
+        *make_items(first, [("amp",)]),
+    ]
+    found = group_by_recording(items)
 
     assert [len(unit) for unit in found] == [UNIT, 2, 1]
     assert [unit[0].recording.name for unit in found] == ["a", "a", "b"]
@@ -34,7 +38,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(batch_pool.NEEDED, backend, library)
         with (
             pytest.raises(TransformError, match=f"batch on {backend} needs no_such_library: pip"),
-            workers(backend, None),
+            open_workers(backend, None),
         ):
             pass
 
@@ -47,7 +51,7 @@ def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPa
     for address in ("tcp://127.0.0.1:9", "nowhere://x"):
         with (
             pytest.raises(TransformError, match=f"no Dask scheduler answers at {address}"),
-            workers("dask", address),
+            open_workers("dask", address),
         ):
             pass
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.batch import pool as batch_pool
-from foretrace.batch.pool import workers
+from foretrace.batch.pool import open_workers
 from foretrace.batch.run import run_batch
 from foretrace.errors import TransformError
 from tests.support.measured.studies import FASTER, NOTHING, write_study
@@ -77,6 +77,6 @@ def test_a_cluster_that_does_not_answer_is_one_line(nowhere: str) -> None:
     """At once, though Ray itself would try for minutes."""
     with (
         pytest.raises(TransformError, match=f"no Ray cluster answers at {nowhere}"),
-        workers("ray", nowhere),
+        open_workers("ray", nowhere),
     ):
         pass

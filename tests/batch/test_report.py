@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from foretrace.batch.compare import compare
+from foretrace.batch.compare import judge
 from foretrace.batch.report import LISTED, SHOWN
 from foretrace.batch.run import Batch
 from foretrace.report.forms import as_json, as_text
@@ -72,20 +72,20 @@ def test_a_batch_as_json() -> None:
 def test_a_comparison_as_text() -> None:
     """A line per group, and the verdict."""
     rows = [row("a"), row("b", predicted_ns=50.0, paper_ns=60.0)]
-    shown = as_text(compare(rows, rows)).splitlines()
+    shown = as_text(judge(rows, rows)).splitlines()
 
     assert shown[0] == "2 items judged; 0 inconclusive, 0 not foreseeable, 0 not measured, 0 failed"
     assert shown[2].split() == ["all", "2", "5.0", "5.0", "9.0", "10.0", "100%", "100.0", "20.0"]
     assert shown[-2].split() == ["b", "1", "0.0", "0.0", "0.0", "0.0", "100%", "100.0", "20.0"]
     assert shown[-1] == "Not worse than the reference"
-    assert "reference" not in as_text(compare(rows))
-    assert "Inconclusive" not in as_text(compare(rows))
-    assert "Worse than the reference" in as_text(compare(rows[:1], rows))
+    assert "reference" not in as_text(judge(rows))
+    assert "Inconclusive" not in as_text(judge(rows))
+    assert "Worse than the reference" in as_text(judge(rows[:1], rows))
 
 
 def test_doubtful_items_are_named_with_the_reason() -> None:
     """Beside what their prediction would be off by; JSON has the same sentences."""
-    found = compare([row("a"), row("noisy", noise=0.15)])
+    found = judge([row("a"), row("noisy", noise=0.15)])
     said = "noisy, amp: its repeats drift by 15.0%; prediction off by +10.0%"
 
     assert as_text(found).splitlines()[-2:] == ["Inconclusive", f"  - {said}"]
@@ -95,7 +95,7 @@ def test_doubtful_items_are_named_with_the_reason() -> None:
 
 def test_a_comparison_as_json() -> None:
     """Errors in percent; the verdict is a list of sentences, or null."""
-    found = json.loads(as_json(compare([row("a")])))
+    found = json.loads(as_json(judge([row("a")])))
 
     assert found["all"] == {
         "group": "all",
@@ -109,4 +109,4 @@ def test_a_comparison_as_json() -> None:
         "paper_pct": None,
     }
     assert found["worse"] is None
-    assert json.loads(as_json(compare([row("a")], [row("a")])))["worse"] == []
+    assert json.loads(as_json(judge([row("a")], [row("a")])))["worse"] == []

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from foretrace.batch.rows import ITEMS, Row, item_path, read_rows, store, stored, write_rows
+from foretrace.batch.rows import ITEMS, Row, item_path, read_rows, read_stored, store, write_rows
 from foretrace.errors import TraceError
 from tests.support.measured.studies import row
 from tests.support.paths import ROOT
@@ -46,7 +46,9 @@ def test_final_rows_are_kept(tmp_path: Path) -> None:
     item_path(tmp_path, "damaged").write_bytes(b"PAR1")
     write_rows(item_path(tmp_path, "empty"), [])
 
-    assert stored(tmp_path, [good.key, bad.key, "damaged", "empty", "absent"]) == {good.key: good}
+    assert read_stored(tmp_path, [good.key, bad.key, "damaged", "empty", "absent"]) == {
+        good.key: good
+    }
 
 
 def test_other_files_are_no_results(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from foretrace.analysis.prediction import predict
 from foretrace.batch import worker as batch_worker
 from foretrace.batch.config import read_study
-from foretrace.batch.items import items_of
+from foretrace.batch.items import list_items
 from foretrace.batch.rows import item_path, read_rows
 from foretrace.batch.run import run_batch
 from foretrace.errors import TransformError
@@ -50,7 +50,7 @@ def test_every_job_is_asked_every_what_if(tmp_path: Path) -> None:
 def test_what_is_known_is_not_predicted_again(tmp_path: Path, monkeypatch: Any) -> None:
     """A second run opens no recording; a new scenario is the only work of a third."""
     first = run_batch(write_study(tmp_path, [FASTER]), tmp_path / "out", jobs=1)
-    monkeypatch.setattr(batch_worker, "opened", None)
+    monkeypatch.setattr(batch_worker, "open_recording", None)
     second = run_batch(tmp_path / "study.toml", tmp_path / "out", jobs=1)
     monkeypatch.undo()
     more = run_batch(write_study(tmp_path, [FASTER, NOTHING]), tmp_path / "out", jobs=1)
@@ -90,7 +90,7 @@ def test_a_worker_that_dies_is_one_failed_row(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_failed_row(tmp_path: Path) -> None:
     """The result that cannot be kept is a failed row; the next run predicts it again."""
     study = write_study(tmp_path, [FASTER])
-    first = items_of(read_study(study), tmp_path)[0]
+    first = list_items(read_study(study), tmp_path)[0]
     path = item_path(tmp_path / "out", first.key)
     path.parent.mkdir(parents=True)
     path.symlink_to("/dev/full")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.batch.config import read_study
-from foretrace.batch.items import items_of
+from foretrace.batch.items import list_items
 from foretrace.batch.rows import item_path, write_rows
 from foretrace.cli import app as cli
 from tests.support.measured.studies import FASTER, row, write_study
@@ -39,7 +39,7 @@ def test_results_that_cannot_be_kept_are_exit_1(
 ) -> None:
     """They are shown all the same."""
     study = write_study(tmp_path, [FASTER], ("a",))
-    (item,) = items_of(read_study(study), tmp_path)
+    (item,) = list_items(read_study(study), tmp_path)
     path = item_path(tmp_path / "out", item.key)
     path.parent.mkdir(parents=True)
     path.symlink_to("/dev/full")

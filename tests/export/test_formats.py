@@ -13,7 +13,7 @@ import pytest
 from foretrace.analysis.baseline import run_experiment
 from foretrace.errors import ForetraceError
 from foretrace.export import pftrace as export_pftrace
-from foretrace.export.formats import FORMATS, export_as, format_of, frame, graphml
+from foretrace.export.formats import FORMATS, as_frame, as_graphml, export_as, format_of
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.transforms.scenario import parse_scenario
@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_known_before_the_work(
 
 def test_networkx_reads_the_graph() -> None:
     """Nodes with their times in the replay; what XML cannot hold is replaced."""
-    read = nx.read_graphml(io.BytesIO(graphml(replay(GRAPH))), node_type=int)
+    read = nx.read_graphml(io.BytesIO(as_graphml(replay(GRAPH))), node_type=int)
 
     assert read.nodes[1]["name"] == "gemm \ufffd<&>"
     assert read.nodes[1]["replayed_end_ns"] - read.nodes[1]["replayed_start_ns"] == 30_000
@@ -91,7 +91,7 @@ def test_pandas_reads_tasks_before_and_after(tmp_path: Path) -> None:
 
 def test_a_task_beside_the_path_takes_nothing_of_it() -> None:
     """The launch hides behind the kernel of the step before."""
-    assert frame(replay(GRAPH))["path_ns"].tolist() == [0, 30_000]
+    assert as_frame(replay(GRAPH))["path_ns"].tolist() == [0, 30_000]
 
 
 @pytest.mark.parametrize("wanted", ["json", "graphml"])

@@ -11,7 +11,7 @@ from foretrace.analysis.baseline import run_experiment
 from foretrace.errors import ForetraceError
 from foretrace.export import pftrace as module
 from foretrace.export.pftrace import check_perfetto, export_pftrace
-from foretrace.export.tracks import variants
+from foretrace.export.tracks import list_variants
 from foretrace.graph.build import build
 from foretrace.graph.literal import literal
 from foretrace.tracer.readers.load import load
@@ -77,7 +77,7 @@ class Loaded:
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """Write before and after, and read the file back."""
     path = tmp_path_factory.mktemp("export") / "timeline.pftrace"
-    export_pftrace(variants(run_experiment(GRAPH, "faster_kernels(speedup=2)")), path)
+    export_pftrace(list_variants(run_experiment(GRAPH, "faster_kernels(speedup=2)")), path)
     return Loaded(path)
 
 
@@ -99,7 +99,7 @@ def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     traces = request.getfixturevalue("public_traces")
     graph = build(load(traces / "hta" / "resnet50_ddp_a100_ws2_rank0.json.gz"))
     path = tmp_path_factory.mktemp("export") / "timeline.pftrace"
-    export_pftrace(variants(run_experiment(graph, "faster_host(speedup=2)")), path)
+    export_pftrace(list_variants(run_experiment(graph, "faster_host(speedup=2)")), path)
     return Loaded(path)
 
 
@@ -205,7 +205,7 @@ def test_long_traces_are_written_in_parts(
     """And read as one."""
     monkeypatch.setattr(module, "_CHUNK", 3)
     path = tmp_path / "timeline.pftrace"
-    export_pftrace(variants(run_experiment(GRAPH, "faster_kernels(speedup=2)")), path)
+    export_pftrace(list_variants(run_experiment(GRAPH, "faster_kernels(speedup=2)")), path)
 
     assert Loaded(path).packets == loaded.packets
 

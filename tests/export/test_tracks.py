@@ -11,11 +11,11 @@ from foretrace.analysis.baseline import run_experiment
 from foretrace.export.tracks import (
     FLOWS,
     Variant,
-    flows,
-    levels,
-    outstanding,
+    assign_levels,
+    count_outstanding,
+    find_flows,
+    list_variants,
     path_slices,
-    variants,
 )
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
@@ -34,7 +34,7 @@ BLOCKING = literal(
 
 def test_overlapping_slices_take_the_lowest_free_level() -> None:
     """Kernels of one graph launch may overlap on their stream."""
-    assert levels(np.array([0, 2, 5, 6]), np.array([5, 6, 7, 9])).tolist() == [0, 1, 0, 1]
+    assert assign_levels(np.array([0, 2, 5, 6]), np.array([5, 6, 7, 9])).tolist() == [0, 1, 0, 1]
 
 
 def test_overlapping_slices_get_tracks_of_their_own() -> None:
@@ -52,8 +52,8 @@ def test_overlapping_slices_get_tracks_of_their_own() -> None:
 
 def test_a_wait_is_an_arrow_from_end_to_end() -> None:
     """Between the starts it would point back in time."""
-    [variant] = variants(run_experiment(BLOCKING, ()))
-    found = flows(variant)
+    [variant] = list_variants(run_experiment(BLOCKING, ()))
+    found = find_flows(variant)
     sync = found.kind == FLOWS.index("sync")
 
     assert (found.src[sync].tolist(), found.dst[sync].tolist()) == ([2], [0])
@@ -65,8 +65,8 @@ def test_a_wait_is_an_arrow_from_end_to_end() -> None:
 
 def test_the_critical_path_leads_from_task_to_task() -> None:
     """Launch, copy, what follows the call: each arrow joins neighbours on the path."""
-    [variant] = variants(run_experiment(BLOCKING, ()))
-    found = flows(variant)
+    [variant] = list_variants(run_experiment(BLOCKING, ()))
+    found = find_flows(variant)
     path = found.kind == FLOWS.index("critical path")
 
     pairs = set(zip(found.src[path].tolist(), found.dst[path].tolist(), strict=True))
@@ -76,7 +76,7 @@ def test_the_critical_path_leads_from_task_to_task() -> None:
 
 def test_path_slices_follow_one_another() -> None:
     """They fill a step, with the reason of each."""
-    [variant] = variants(run_experiment(BLOCKING, ()))
+    [variant] = list_variants(run_experiment(BLOCKING, ()))
     slices = path_slices(variant)
 
     assert sum(end - begin for begin, end, _, _ in slices) == variant.timeline.period_ns
@@ -91,8 +91,8 @@ def test_launches_of_an_earlier_repetition_count_from_the_beginning() -> None:
         [(0, 1, "launch", 1_000, 2)],
         wrap=True,
     )
-    [variant] = variants(run_experiment(graph, ()))
-    [(moments, counts)] = outstanding(variant).values()
+    [variant] = list_variants(run_experiment(graph, ()))
+    [(moments, counts)] = count_outstanding(variant).values()
 
     assert moments == sorted(moments)
     assert counts[-1] == 2
@@ -101,7 +101,7 @@ def test_launches_of_an_earlier_repetition_count_from_the_beginning() -> None:
 
 def test_variants_have_ids_of_their_own() -> None:
     """The job after the change takes processes that the one before does not have."""
-    before, after = variants(run_experiment(BLOCKING, "faster_host(speedup=2)"))
+    before, after = list_variants(run_experiment(BLOCKING, "faster_host(speedup=2)"))
 
     assert before.process_names == {1: "before, rank 0"}
     assert after.process_names == {2: "after, rank 0"}

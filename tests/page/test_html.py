@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from foretrace.graph.literal import literal
-from foretrace.page.html import SCRIPTS, page, write_page
+from foretrace.page.html import SCRIPTS, render_page, write_page
 from foretrace.page.timeline import timeline_data
 from foretrace.replaying.replay import replay
 from tests.support.paths import ROOT
@@ -30,7 +30,7 @@ def parts(text: str) -> tuple[str, str, dict[str, Any]]:
 
 def test_data_comes_back_as_it_was() -> None:
     """Text that would end its element is escaped, and read again unchanged."""
-    text = page({"job": {"source": HOSTILE}, "scenario": []}, HOSTILE).decode()
+    text = render_page({"job": {"source": HOSTILE}, "scenario": []}, HOSTILE).decode()
 
     assert "alert(1)</script>" not in text
     assert parts(text)[2]["job"]["source"] == HOSTILE
@@ -38,7 +38,7 @@ def test_data_comes_back_as_it_was() -> None:
 
 def test_the_policy_allows_this_style_and_script_alone() -> None:
     """The hashes in the policy are those of what stands in the page."""
-    text = page({"scenario": ["amp"]}, "").decode()
+    text = render_page({"scenario": ["amp"]}, "").decode()
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
 
     assert "default-src 'none'" in policy
@@ -49,7 +49,7 @@ def test_the_policy_allows_this_style_and_script_alone() -> None:
 
 def test_the_page_needs_no_network() -> None:
     """Nothing is loaded from anywhere."""
-    text = page({"scenario": []}, "").decode()
+    text = render_page({"scenario": []}, "").decode()
 
     assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', text) == []
     assert "url(" not in text
@@ -58,14 +58,14 @@ def test_the_page_needs_no_network() -> None:
 
 def test_scripts_never_write_markup() -> None:
     """What came from a trace can only become text."""
-    script = parts(page({"scenario": []}, "").decode())[1]
+    script = parts(render_page({"scenario": []}, "").decode())[1]
 
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
 
 
 def test_without_scripts_the_report_is_text() -> None:
     """A browser that runs none shows the text, escaped."""
-    text = page({"scenario": []}, "step <b> 3 ms").decode()
+    text = render_page({"scenario": []}, "step <b> 3 ms").decode()
 
     assert "<noscript><pre>step &lt;b&gt; 3 ms</pre></noscript>" in text
 
@@ -75,7 +75,7 @@ def test_a_page_is_written_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     write_page({"scenario": ["amp"]}, "text", path)
 
-    assert path.read_bytes() == page({"scenario": ["amp"]}, "text")
+    assert path.read_bytes() == render_page({"scenario": ["amp"]}, "text")
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
     assert b"<title>amp \xe2\x80\x93 Foretrace</title>" in path.read_bytes()
 
@@ -93,7 +93,7 @@ def test_a_page_of_many_tasks_stays_small() -> None:
     tasks = [(name.format(n % 2_000), "kernel", 0, 100 + n % 977, None) for n in range(200_000)]
     timeline = replay(literal(tasks, wrap=True))
     drawn = [timeline_data(timeline, label) for label in ("before", "after")]
-    size = len(page({"scenario": [], "timelines": drawn}, ""))
+    size = len(render_page({"scenario": [], "timelines": drawn}, ""))
 
     assert 500_000 < size < 3_000_000
     assert sum(drawn[0]["rows"][1]["blocks"][2::6]) >= 200_000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foretrace.graph.literal import literal
 from foretrace.page import timeline as page_timeline
-from foretrace.page.timeline import SORTS, Spans, merged, timeline_data
+from foretrace.page.timeline import SORTS, Spans, merge, timeline_data
 from foretrace.replaying.replay import replay
 
 GRAPH = literal(
@@ -38,7 +38,7 @@ def blocks(row: dict[str, Any]) -> list[list[int]]:
 
 def test_short_neighbours_become_one_block_named_for_the_longest() -> None:
     """Long spans stay; a block knows how many it stands for and how long they are busy."""
-    found = merged(spans((0, 0, 1), (0, 1, 3), (0, 3, 4), (0, 100, 200), (1, 0, 1)), 3)
+    found = merge(spans((0, 0, 1), (0, 1, 3), (0, 3, 4), (0, 100, 200), (1, 0, 1)), 3)
 
     assert found.start_ns.tolist() == [0, 100, 0]
     assert found.end_ns.tolist() == [4, 200, 1]
@@ -51,7 +51,7 @@ def test_few_spans_stay_as_they_are() -> None:
     """Nothing is joined without need."""
     given_ = spans((0, 0, 1), (0, 1, 2))
 
-    assert merged(given_, 2) is given_
+    assert merge(given_, 2) is given_
 
 
 @given(
@@ -71,7 +71,7 @@ def test_joining_loses_no_task_and_no_time(
         intervals.append((number % rows, moment, moment + length))
         moment += length
     given_ = spans(*sorted(intervals))
-    found = merged(given_, most)
+    found = merge(given_, most)
 
     assert len(found.row) <= max(most, len(np.unique(given_.row)))
     assert found.count.sum() == len(intervals)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.report.forms import as_text
-from foretrace.report.text_layout import facts, heading, moved, notes, render, table
+from foretrace.report.text_layout import change_text, fact_table, heading, note_list, render, table
 from tests.support.measured.predictions import PREDICTION
 from tests.support.recordings.kineto import write_small_trace
 from tests.support.terminal import on_terminal
@@ -27,27 +27,27 @@ def test_columns_are_aligned_and_nothing_trails() -> None:
     assert render([table("lrr", rows, ("Path, ms", "before", "after"))]) == (
         "Path, ms  before  after\n  kernel    9.50   93.1\n  gap       0.25    2.0\n"
     )
-    assert render([facts(("measured", "9.50 ms", ""))]) == "  measured  9.50 ms\n"
+    assert render([fact_table(("measured", "9.50 ms", ""))]) == "  measured  9.50 ms\n"
 
 
 def test_notes_need_a_title_only_if_there_are_some() -> None:
     """No empty heading is left."""
-    assert render(notes("Warnings", ["hot"])) == "Warnings\n  - hot\n"
-    assert render(notes("Warnings", [])) == ""
+    assert render(note_list("Warnings", ["hot"])) == "Warnings\n  - hot\n"
+    assert render(note_list("Warnings", [])) == ""
 
 
 def test_a_long_line_is_not_broken_where_it_is_no_terminal() -> None:
     """A log can be searched."""
     long = "word " * 400
 
-    assert render([heading("x"), *notes("Warnings", [long])]).count("\n") == 3
+    assert render([heading("x"), *note_list("Warnings", [long])]).count("\n") == 3
     assert render([long]).count("\n") == 1
 
 
 @pytest.mark.parametrize("words", ["[red]x[/red]", "[/]", ":smile:", "\\[bold]", "[link=a]b"])
 def test_words_are_never_read_as_markup(words: str) -> None:
     """Wherever they stand, a trace's names are shown as they are."""
-    every = [words, heading(words), *notes(words, [words]), facts((words, words, words))]
+    every = [words, heading(words), *note_list(words, [words]), fact_table((words, words, words))]
 
     assert render(every).count(words) == 7
     assert render([table("lr", [(words, words)], (words, words))]).count(words) == 4
@@ -55,14 +55,14 @@ def test_words_are_never_read_as_markup(words: str) -> None:
 
 def test_what_a_terminal_might_obey_is_replaced() -> None:
     """Escape codes, bells and line breaks within a name."""
-    shown = render([facts(("a\x1b[2Jb", "1\a", "c\nd\r"))])
+    shown = render([fact_table(("a\x1b[2Jb", "1\a", "c\nd\r"))])
 
     assert shown == "  a\ufffd[2Jb  1\ufffd  c\ufffdd\ufffd\n"
 
 
 def test_less_time_is_good() -> None:
     """The sign and the colour say the same."""
-    assert [(str(moved(ns, 2)), moved(ns, 2).style) for ns in (-2e6, 3e6, 0, 1.0)] == [
+    assert [(str(change_text(ns, 2)), change_text(ns, 2).style) for ns in (-2e6, 3e6, 0, 1.0)] == [
         ("-2.00", "green"),
         ("+3.00", "red"),
         ("0", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from foretrace.report.plot import SHADES, drawn, write_picture
+from foretrace.report.plot import SHADES, draw_figure, write_picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ def draw_resources(rows: Sequence[SurveyRow], best: SurveyRow, path: Path) -> No
     Solid is a cache of fixed content with its interval, dashed a page cache; a ring marks *best*.
     """
     title = "Throughput over CPU cores and cached data"
-    write_picture(path, title, lambda: drawn((9, 5), lambda empty: _draw(empty, rows, best)))
+    write_picture(path, title, lambda: draw_figure((9, 5), lambda empty: _draw(empty, rows, best)))
 
 
 def _draw(figure: Any, rows: Sequence[SurveyRow], best: SurveyRow) -> None:
