@@ -16,7 +16,7 @@ from foretrace.analysis.validation_scope import describe_setting
 from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
-from foretrace.transforms.distributed.common.bucket_copies import all_reduces
+from foretrace.transforms.collectives.all_reduces import all_reduces
 from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.network import network
 

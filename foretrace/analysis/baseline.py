@@ -15,7 +15,7 @@ from foretrace.replaying.replay import replay
 from foretrace.tracer.step_stats import trimmed_mean
 from foretrace.transforms.costs.activations import activations
 from foretrace.transforms.edit.provenance import samples_ratio
-from foretrace.transforms.measured.calibration import attach
+from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import apply, as_scenario
 
 if TYPE_CHECKING:

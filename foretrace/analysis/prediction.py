@@ -17,7 +17,7 @@ from foretrace.analysis.validation_scope import describe_setting
 from foretrace.analysis.warnings import doubt, warn
 from foretrace.errors import TransformError
 from foretrace.transforms.edit.select import has_device
-from foretrace.transforms.measured.calibration import attach
+from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import describe_scenario
 from foretrace.util.html_card import card
 

@@ -85,7 +85,7 @@ def calibration_for(trace: Path, given: str | None) -> Calibration | None:
 
 def calibrated_graph_of(trace: Path, step: str | None, given: str | None) -> Graph:
     """Read *trace* and build its graph, with what the calibration of it measured."""
-    from foretrace.transforms.measured.calibration import attach
+    from foretrace.transforms.measured.job_identity import attach
 
     calibration = calibration_for(trace, given)
     graph = graph_of(trace, step)

@@ -10,9 +10,9 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
+from foretrace.transforms.collectives.all_reduces import gradient_exchanges
 from foretrace.transforms.costs.optimizer_traffic import find_update
 from foretrace.transforms.costs.rules import machine_rate
-from foretrace.transforms.distributed.ddp.tasks import gradient_exchanges
 from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import insert, insert_kernels

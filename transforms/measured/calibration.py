@@ -1,7 +1,7 @@
 """What operators and whole segments cost on the machine at hand: the file, read without torch.
 
-In: the Parquet file of ``foretrace calibrate``. Out: a `Calibration`, attached to a graph, where
-the what-ifs look for it before they resort to a rule.
+In: the Parquet file of ``foretrace calibrate``. Out: a `Calibration`; attached to a graph, the
+what-ifs look for it there before they resort to a rule.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.tracer.calibration.file import FORMAT, KEY, REPEATED
-from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.measured.change import is_text_of
-from foretrace.transforms.measured.job_identity import doubts, is_same_job, refuse_another_job
 from foretrace.util.schema import Column, table
 
 if TYPE_CHECKING:
@@ -113,28 +111,6 @@ def calibration_path(trace: str | Path) -> Path:
     trace = Path(trace)
     stem = trace.name.removesuffix(".gz")
     return trace.with_name(stem.rpartition(".")[0] + ENDING if "." in stem else stem + ENDING)
-
-
-def attach(graph: Graph, calibration: Calibration) -> Graph:
-    """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
-
-    A calibration of another processor, with another number of threads, or of a machine that was
-    not quiet, is noted as such; one whose operators are not the recorded ones is left out.
-
-    Raises
-    ------
-    TransformError
-        It was taken of a job with other parameters.
-    """
-    refuse_another_job(graph, calibration)
-    graph = add_note(graph, *doubts(graph, calibration))
-    if not is_same_job(graph, calibration.before):
-        return add_note(
-            graph,
-            "the calibration lists other operators than were recorded, so it is of another job or "
-            "batch: rules were used",
-        )
-    return graph.with_state(calibration=calibration)
 
 
 def calibration_of(graph: Graph) -> Calibration | None:

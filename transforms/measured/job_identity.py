@@ -1,6 +1,7 @@
-"""Whether a calibration is of the job that was recorded, and was taken on its machine.
+"""A calibration attached to the graph of the job that it was taken of, on its machine.
 
-In: a graph and a calibration. Out: an error, a verdict, or sentences.
+In: a graph and a calibration. Out: the graph with it or with a note why not; an error, a verdict,
+sentences.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.tracer.recording.job_metadata import parameter_bytes
+from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.measured.operator_matching import (
     agreement,
     changeable,
@@ -28,6 +30,28 @@ LEAST_AGREEMENT = 0.9
 """Share of matched operators whose shapes must be the recorded ones; else the same holds."""
 UNQUIET = 0.1
 """Timings that vary by more than this share, on average over their time, are not to be trusted."""
+
+
+def attach(graph: Graph, calibration: Calibration) -> Graph:
+    """Return *graph* with *calibration*, in which its what-ifs look for measured costs.
+
+    A calibration of another processor, with another number of threads, or of a machine that was
+    not quiet, is noted as such; one whose operators are not the recorded ones is left out.
+
+    Raises
+    ------
+    TransformError
+        It was taken of a job with other parameters.
+    """
+    refuse_another_job(graph, calibration)
+    graph = add_note(graph, *doubts(graph, calibration))
+    if not is_same_job(graph, calibration.before):
+        return add_note(
+            graph,
+            "the calibration lists other operators than were recorded, so it is of another job or "
+            "batch: rules were used",
+        )
+    return graph.with_state(calibration=calibration)
 
 
 def refuse_another_job(graph: Graph, calibration: Calibration) -> None:

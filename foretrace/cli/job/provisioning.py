@@ -73,7 +73,7 @@ def plan(
     from foretrace.job.provisioning.offers import Demand, forecast_offers
     from foretrace.job.provisioning.plan import parse_duration
     from foretrace.job.provisioning.report import plan_report
-    from foretrace.transforms.measured.calibration import attach
+    from foretrace.transforms.measured.job_identity import attach
     from foretrace.util.progress import stage
 
     deadline_s, listed, modes = parse_duration(deadline), read_prices(prices), _modes(mode)

@@ -19,7 +19,8 @@ from foretrace.page.html import write_page
 from foretrace.page.server import ServedTrace, Site, listen
 from foretrace.report.forms import as_text
 from foretrace.tracer.lab.pairs.read_archive import pair_members, read_pair
-from foretrace.transforms.measured.calibration import attach, read_calibration
+from foretrace.transforms.measured.calibration import read_calibration
+from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.browser import chromium, opened, unavailable
 from tests.support.paths import ROOT

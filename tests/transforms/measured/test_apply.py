@@ -21,7 +21,7 @@ from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.compute.channels_last import channels_last
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
 from foretrace.transforms.measured.apply import apply_measured
-from foretrace.transforms.measured.calibration import attach
+from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.measured.operator_matching import entries_of_operators
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.operators import BEFORE, OPERATORS, linear_job

@@ -20,12 +20,12 @@ from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
 from foretrace.transforms.measured.calibration import (
     Calibration,
-    attach,
     calibration_of,
     calibration_path,
     read_calibration,
 )
 from foretrace.transforms.measured.change import is_text_of, text_of
+from foretrace.transforms.measured.job_identity import attach
 from tests.support.recordings.calibrations import FP32, calibration, entries, file_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 
 from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
-from foretrace.transforms.measured.calibration import attach, calibration_of
-from foretrace.transforms.measured.job_identity import is_same_job
+from foretrace.transforms.measured.calibration import calibration_of
+from foretrace.transforms.measured.job_identity import attach, is_same_job
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.operators import BEFORE, linear_job
 from tests.support.jobs.simple import gpu_job

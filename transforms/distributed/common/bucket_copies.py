@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from foretrace.transforms.collectives.all_reduces import all_reduces
 from foretrace.transforms.distributed.common.buckets import caps, fill_buckets
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
-from foretrace.transforms.edit.select import call_of, within_operator
+from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-
-ALL_REDUCE = "(?i)all_?reduce"
 
 
 class CopiedGradient(NamedTuple):
@@ -47,12 +46,6 @@ def read_copies(graph: Graph) -> list[CopiedGradient]:
             return []
         gradients += _place(graph, step, mine, buckets, reduced)
     return gradients
-
-
-def all_reduces(graph: Graph) -> Mask:
-    """Return the all-reduces: by name, or by operator where kernels' names tell none."""
-    named = matches(graph.tasks["name"], ALL_REDUCE) | within_operator(graph, ALL_REDUCE)
-    return is_in(graph.tasks["kind"], "collective") & named
 
 
 def bucket_copies(graph: Graph) -> Mask:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.transforms.collectives.all_reduces import PREFIX
 from foretrace.transforms.costs.rules import machine_rate
 from foretrace.transforms.distributed.common.link_credit import credit_ns, spend_credit
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
@@ -23,7 +24,6 @@ from foretrace.transforms.distributed.ddp.tasks import (
     COMPRESS,
     COPY_IN,
     COPY_OUT,
-    PREFIX,
     TRANSFER,
     backward_ends,
     first_forward,

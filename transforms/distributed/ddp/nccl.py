@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
+from foretrace.transforms.collectives.all_reduces import PREFIX
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.rules import STREAMING, floor_ns, streaming_ns
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
@@ -24,7 +25,6 @@ from foretrace.transforms.distributed.ddp.tasks import (
     COPY_IN,
     COPY_OUT,
     DECOMPRESS,
-    PREFIX,
     TRANSFER,
     backward_ends,
     first_forward,

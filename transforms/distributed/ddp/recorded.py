@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import TransformError
+from foretrace.transforms.collectives.all_reduces import PREFIX, all_reduces
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.common.bucket_copies import (
-    all_reduces,
     bucket_copies,
     ready_rows,
 )
@@ -24,7 +24,6 @@ from foretrace.transforms.distributed.common.gradient_ready import per_step
 from foretrace.transforms.distributed.common.overlap import overlap_share, slow_overlaps
 from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
 from foretrace.transforms.distributed.ddp.tasks import (
-    PREFIX,
     TRANSFER,
     backward_ends,
     late_edges,

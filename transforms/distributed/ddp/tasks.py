@@ -10,39 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.transforms.distributed.common.bucket_copies import all_reduces
+from foretrace.transforms.collectives.all_reduces import PREFIX
 from foretrace.transforms.distributed.common.transfers import after, wait
-from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.primitives import chain, edge_rows
-from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
-PREFIX = "DDP "
-"""Names of the tasks that DDP adds begin so."""
 TRANSFER = f"{PREFIX}all_reduce"
 COPY_IN = f"{PREFIX}copy to bucket"
 COPY_OUT = f"{PREFIX}copy from bucket"
 COMPRESS = f"{PREFIX}compress"
 DECOMPRESS = f"{PREFIX}decompress"
 BROADCAST = f"{PREFIX}broadcast buffers"
-
-
-def gradient_exchanges(graph: Graph) -> Mask:
-    """Return the tasks that exchange gradients: DDP's own, or recorded all-reduces of backward.
-
-    Where others than backward launch all-reduces, as tensor parallel layers do, the recorded ones
-    cannot be told apart, and none is returned.
-    """
-    ours = matches(graph.tasks["name"], f"^{PREFIX}")
-    recorded = all_reduces(graph) & ~ours
-    call = call_of(graph)
-    if ours.any() or not recorded.any():
-        return ours
-    launched = call[recorded]
-    in_backward = is_in(graph.tasks["phase"], "backward")[launched] & (launched >= 0)
-    return recorded & in_backward.all()
 
 
 def first_forward(graph: Graph, where: Rows) -> Rows:
