@@ -6,6 +6,7 @@ own there, so that it crosses no box. All lengths are in px.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -25,8 +26,8 @@ CHARACTER = 0.6
 PAD, GAP, ROW_GAP, HEAD = 12, 14, 30, 42
 PASSAGE = 8
 """The width of the place of an arrow that passes a row."""
-WIDEST = 3
-"""How many rooms may stand in one row."""
+INNER_WIDEST = 640
+"""Where the boxes of a row are wider together, they stand in several; not those of the whole."""
 FILLS = ("#ffffff", "#eef3fb", "#dbe6f6", "#c8d9f1")
 """By depth."""
 STYLE = (
@@ -74,13 +75,13 @@ def draw_rooms() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _box(room: Room) -> Box:
-    """Return the box of *room* with all boxes in it, sized but not yet placed."""
+def _box(room: Room, widest: float = math.inf) -> Box:
+    """Return the box of *room* with all boxes in it, in rows up to *widest*, not yet placed."""
     box = Box(room)
     box.rows = [
-        [_box(each) for each in row[at : at + WIDEST]]
+        line
         for row in room.rows
-        for at in range(0, len(row), WIDEST)
+        for line in _lines([_box(each, INNER_WIDEST) for each in row], widest)
     ]
     box.routes = _routes(box)
     _order(box)
@@ -92,6 +93,17 @@ def _box(room: Room) -> Box:
     return box
 
 
+def _lines(boxes: Sequence[Box], widest: float) -> Iterator[list[Box]]:
+    """Yield *boxes* in rows that are not wider than *widest*."""
+    line: list[Box] = []
+    for box in boxes:
+        if line and sum(each.width + GAP for each in line) + box.width > widest:
+            yield line
+            line = []
+        line.append(box)
+    yield line
+
+
 def _title(room: Room) -> str:
     name = room.name.rpartition(".")[2]
     return "replaying, in replay/" if name == "replaying" else name
@@ -99,7 +111,7 @@ def _title(room: Room) -> str:
 
 def _count(room: Room) -> str:
     """Say how large *room* is; lines in hundreds, so that not every change is a new drawing."""
-    lines = f"{max(round(room.lines, -2), 100):,} lines"
+    lines = f"{round(room.lines, -2):,} lines" if room.lines >= 100 else "under 100 lines"  # noqa: PLR2004
     return lines if room.modules == 1 else f"{room.modules} modules, {lines}"
 
 
