@@ -20,7 +20,7 @@ from foretrace.analysis.whatif_catalog import list_what_ifs
 from foretrace.graph import model
 from foretrace.graph.state import JobState
 from foretrace.tracer import trace
-from foretrace.tracer.data_issues import ODDITIES
+from foretrace.tracer.data_issues import DATA_ISSUES
 from foretrace.transforms.costs.devices import FIGURES, devices
 from foretrace.util.atomic_write import write_atomically
 
@@ -105,7 +105,7 @@ def schema_page() -> str:
         "",
         "| name | severity | meaning |",
         "|---|---|---|",
-        *(f"| `{o.name}` | {o.severity} | {o.sentence} |" for o in ODDITIES),
+        *(f"| `{o.name}` | {o.severity} | {o.sentence} |" for o in DATA_ISSUES),
     ]
     return "\n".join(parts) + "\n"
 

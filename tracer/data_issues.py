@@ -16,63 +16,61 @@ Severity = Literal["info", "data_loss", "error"]
 
 
 @dataclass(frozen=True)
-class Oddity:
-    """One thing that can be odd in a recording; ``{n}`` in the sentence is the count."""
+class Issue:
+    """One thing that can be wrong with a recording; ``{n}`` in the sentence is the count."""
 
     name: str
     severity: Severity
     sentence: str
 
 
-ODDITIES = (
+DATA_ISSUES = (
     # the text of the file
-    Oddity("bare_list", "info", "the file is a bare list of events, without metadata"),
-    Oddity("bad_utf8", "info", "{n} bytes that are no UTF-8 were replaced"),
-    Oddity("control_characters", "info", "{n} raw control characters inside strings were accepted"),
-    Oddity("bad_escapes", "info", "{n} backslashes that escape nothing were doubled"),
-    Oddity("trailing_commas", "info", "{n} commas before a closing bracket were removed"),
-    Oddity("raw_quotes", "info", "{n} unescaped quotes inside strings were escaped"),
-    Oddity("unreadable_events", "data_loss", "{n} events could not be read and were skipped"),
-    Oddity("truncated", "data_loss", "the file is cut short; what stands before the cut was kept"),
+    Issue("bare_list", "info", "the file is a bare list of events, without metadata"),
+    Issue("bad_utf8", "info", "{n} bytes that are no UTF-8 were replaced"),
+    Issue("control_characters", "info", "{n} raw control characters inside strings were accepted"),
+    Issue("bad_escapes", "info", "{n} backslashes that escape nothing were doubled"),
+    Issue("trailing_commas", "info", "{n} commas before a closing bracket were removed"),
+    Issue("raw_quotes", "info", "{n} unescaped quotes inside strings were escaped"),
+    Issue("unreadable_events", "data_loss", "{n} events could not be read and were skipped"),
+    Issue("truncated", "data_loss", "the file is cut short; what stands before the cut was kept"),
     # what kind of events
-    Oddity("unknown_category", "info", "{n} events of unknown categories were left out"),
-    Oddity("unfinished_ranges", "data_loss", "{n} ranges without an end were left out"),
+    Issue("unknown_category", "info", "{n} events of unknown categories were left out"),
+    Issue("unfinished_ranges", "data_loss", "{n} ranges without an end were left out"),
     # times
-    Oddity("bad_timestamp", "data_loss", "{n} events without a usable start were dropped"),
-    Oddity("zero_timestamp", "data_loss", "{n} device events with start and length 0 were dropped"),
-    Oddity("missing_duration", "info", "{n} events without a usable length got length 0"),
-    Oddity("negative_duration", "data_loss", "{n} events of negative length got length 0"),
-    Oddity("absurd_duration", "data_loss", "{n} impossibly long events were cut at the next one"),
-    Oddity("clock_shift", "info", "the device clock was off: {n} device events were moved"),
+    Issue("bad_timestamp", "data_loss", "{n} events without a usable start were dropped"),
+    Issue("zero_timestamp", "data_loss", "{n} device events with start and length 0 were dropped"),
+    Issue("missing_duration", "info", "{n} events without a usable length got length 0"),
+    Issue("negative_duration", "data_loss", "{n} events of negative length got length 0"),
+    Issue("absurd_duration", "data_loss", "{n} impossibly long events were cut at the next one"),
+    Issue("clock_shift", "info", "the device clock was off: {n} device events were moved"),
     # identities
-    Oddity("bad_number", "info", "{n} fields that should be numbers are not and count as unknown"),
-    Oddity("duplicate_events", "info", "{n} exact copies of events were dropped"),
-    Oddity("coinciding_events", "info", "{n} events equal another one in all but their ids (kept)"),
-    Oddity("nested_calls", "info", "{n} calls inside another call were merged into it"),
+    Issue("bad_number", "info", "{n} fields that should be numbers are not and count as unknown"),
+    Issue("duplicate_events", "info", "{n} exact copies of events were dropped"),
+    Issue("coinciding_events", "info", "{n} events equal another one in all but their ids (kept)"),
+    Issue("nested_calls", "info", "{n} calls inside another call were merged into it"),
     # links between host and device
-    Oddity("kernel_before_launch", "info", "{n} device tasks start before the call behind them"),
-    Oddity("kernel_without_launch", "info", "{n} device tasks were launched before the recording"),
-    Oddity("launch_without_kernel", "data_loss", "{n} launches have no device task"),
-    Oddity("shared_correlation", "info", "{n} calls put several tasks on a device (graph replays)"),
-    Oddity("dangling_flows", "info", "{n} flow arrows lack their other end"),
-    Oddity("steps_without_device", "data_loss", "{n} steps lost most of their device events"),
+    Issue("kernel_before_launch", "info", "{n} device tasks start before the call behind them"),
+    Issue("kernel_without_launch", "info", "{n} device tasks were launched before the recording"),
+    Issue("launch_without_kernel", "data_loss", "{n} launches have no device task"),
+    Issue("shared_correlation", "info", "{n} calls put several tasks on a device (graph replays)"),
+    Issue("dangling_flows", "info", "{n} flow arrows lack their other end"),
+    Issue("steps_without_device", "data_loss", "{n} steps lost most of their device events"),
     # several ranks
-    Oddity("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
-    Oddity(
-        "unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"
-    ),
-    Oddity(
+    Issue("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
+    Issue("unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"),
+    Issue(
         "page_faults",
         "info",
         "{n} page faults a step: the allocator returns memory and fetches it again",
     ),
-    Oddity(
+    Issue(
         "operators_without_shapes",
         "info",
         "{n} operators ran differently in the step recorded for shapes: theirs are unknown",
     ),
-    Oddity("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
-    Oddity(
+    Issue("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
+    Issue(
         "probes_disagree",
         "info",
         "the machine's rates before and after the recording differ by {n} %: it was not quiet",
@@ -86,23 +84,23 @@ LEVELS = ("page_faults", "cpu_taken_away", "probes_disagree")
 DISTURBANCES = ("cpu_taken_away", "probes_disagree")
 """Counters that tell a busy machine."""
 
-BY_NAME = {oddity.name: oddity for oddity in ODDITIES}
+BY_NAME = {issue.name: issue for issue in DATA_ISSUES}
 
 
 class Tally:
-    """Counts oddities by name; a name that is not declared is a bug."""
+    """Counts issues by name; a name that is not declared is a bug."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, count: SupportsInt = 1) -> None:
         """Count *name*; a count of 0 leaves no trace."""
-        assert name in BY_NAME, f"undeclared oddity {name!r}"
+        assert name in BY_NAME, f"undeclared issue {name!r}"
         self._counts[name] += int(count)
 
     def counts(self) -> dict[str, int]:
-        """Return name -> count of what occurred, in the order of `ODDITIES`."""
-        return {o.name: self._counts[o.name] for o in ODDITIES if self._counts[o.name]}
+        """Return name -> count of what occurred, in the order of `DATA_ISSUES`."""
+        return {o.name: self._counts[o.name] for o in DATA_ISSUES if self._counts[o.name]}
 
 
 def disturbances(warnings: Mapping[str, int]) -> dict[str, int]:
@@ -121,6 +119,6 @@ def sentences(warnings: Mapping[str, int]) -> list[str]:
     ['1 launches have no device task', '3 exact copies of events were dropped']
     """
     gravity = {"error": 0, "data_loss": 1, "info": 2}
-    known = [oddity for oddity in ODDITIES if oddity.name in warnings]
-    known.sort(key=lambda oddity: gravity[oddity.severity])
-    return [oddity.sentence.format(n=warnings[oddity.name]) for oddity in known]
+    issues = [issue for issue in DATA_ISSUES if issue.name in warnings]
+    issues.sort(key=lambda issue: gravity[issue.severity])
+    return [issue.sentence.format(n=warnings[issue.name]) for issue in issues]

@@ -133,9 +133,9 @@ def load_job(target: str, **arguments: object) -> Job:
 
 def accepts(function: Callable[..., object], keyword: str) -> bool:
     """Tell whether *function* can be called with *keyword*."""
-    found = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     return any(
         p.kind is p.VAR_KEYWORD
         or (name == keyword and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
-        for name, p in found.items()
+        for name, p in parameters.items()
     )

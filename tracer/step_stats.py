@@ -99,13 +99,13 @@ class Quality:
 
         Waiting for a GPU or for loader workers is no disturbance: CPU time is judged *on_cpu* only.
         """
-        found = {}
+        doubts = {}
         summary = self.summary()
         if summary["minor_faults_per_step"] > MANY_FAULTS_PER_STEP:
-            found["page_faults"] = round(summary["minor_faults_per_step"])
+            doubts["page_faults"] = round(summary["minor_faults_per_step"])
         if on_cpu and self.steps and summary["cpu_per_wall"] < LITTLE_CPU_PER_WALL:
-            found["cpu_taken_away"] = round(100 * (1 - summary["cpu_per_wall"]))
-        return found
+            doubts["cpu_taken_away"] = round(100 * (1 - summary["cpu_per_wall"]))
+        return doubts
 
 
 def _usage() -> tuple[int, int]:

@@ -38,10 +38,10 @@ def watch_core() -> Callable[[], int]:
     return away_ns
 
 
-def without(away_ns: int, length_ns: int) -> int:
+def subtract_absence(away_ns: int, length_ns: int) -> int:
     """Return *length_ns* less what others had; all of it, if the core was gone beside it.
 
-    >>> without(30, 100), without(130, 100)
+    >>> subtract_absence(30, 100), subtract_absence(130, 100)
     (70, 100)
     """
     return length_ns - away_ns if away_ns < length_ns else length_ns

@@ -108,7 +108,7 @@ class TraceMeta:
     {"cores": 2, "fp32_gflops": x, "bf16_gflops": y, "copy_gbps": z}.
     ``unprofiled_step_ns`` were measured without the profiler, in order: the truth;
     ``profiled_step_ns`` are the same steps under the profiler, interleaved. ``warnings`` counts
-    oddities by name (tracer/data_issues.py). ``extra`` holds anything else that is JSON-able.
+    issues by name (tracer/data_issues.py). ``extra`` holds anything else that is JSON-able.
     """
 
     format: str

@@ -81,20 +81,20 @@ def _markdown(card: dict[str, Any], cells: Sequence[MeasuredCell]) -> str:
     lines = [
         "# Distributed runs on shaped links",
         "",
-        *([] if machine is None else _recorded(card, machine)),
+        *([] if machine is None else _describe_recording(card, machine)),
         "",
         PROTOCOL.format(burst=card["burst_bytes"], congestion=card["congestion_control"]),
         "",
-        *_table(TRAINED, [_trained(row) for row in card["cells"]]),
+        *_table(TRAINED, [_format_training(row) for row in card["cells"]]),
         "",
-        *_table(ALONE, [_alone(row) for row in card["collectives"]]),
+        *_table(ALONE, [_format_collective(row) for row in card["collectives"]]),
         "",
         *(f"{cell.name}: {'; '.join(cell.problems)}." for cell in cells if cell.problems),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _recorded(card: dict[str, Any], machine: dict[str, Any]) -> list[str]:
+def _describe_recording(card: dict[str, Any], machine: dict[str, Any]) -> list[str]:
     recorded = f"Recorded by `{card['command']}` with {card['framework']}, Python {card['python']}"
     rates = f"{machine['fp32_gflops']} GFLOP/s in fp32, {machine['copy_gbps']} GB/s copied"
     return [f"{recorded}, {card['system']}.", f"{machine['cpu']}, one thread per rank: {rates}."]
@@ -107,13 +107,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(columns)} |", f"| {rule} |", *(f"| {' | '.join(r)} |" for r in rows)]
 
 
-def _trained(row: dict[str, Any]) -> list[str]:
+def _format_training(row: dict[str, Any]) -> list[str]:
     alone = "" if row["alone_ms"] is None else f"{row['alone_ms']:.1f}"
     numbers = [f"{row['step_ms']:.1f}", f"{row['repeats_pct']:.1f}", f"{row['spread_pct']:.1f}"]
     return [row["cell"], alone, *numbers, str(row["steps"]), "no" if row["problems"] else "yes"]
 
 
-def _alone(row: dict[str, Any]) -> list[str]:
+def _format_collective(row: dict[str, Any]) -> list[str]:
     keys = ("kind", "ranks", "bytes", "rate_mbit")
     return [
         *(str(row[key]) for key in keys),

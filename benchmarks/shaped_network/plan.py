@@ -79,7 +79,7 @@ def _ddp(*caps_mb: float | None, rates: tuple[int | None, ...] = RATES) -> tuple
     return tuple(Setup("ddp", "ddp", rates, {"cap_mb": cap}) for cap in caps_mb)
 
 
-def _hooked(scheme: str, rates: tuple[int | None, ...], **options: Any) -> Setup:
+def _with_hook(scheme: str, rates: tuple[int | None, ...], **options: Any) -> Setup:
     return Setup(scheme, "ddp", rates, {"cap_mb": 25, **options})
 
 
@@ -140,10 +140,10 @@ PLAN = (
         "gpt",
         2,
         (
-            _hooked("fp16", (300, 500, 1000), compression="fp16"),
-            *(_hooked("no_sync", (300, 1000), accumulation=k) for k in (2, 4)),
-            *(_hooked("slow_rank", (300, 1000), sleep_ms=ms) for ms in (50, 200)),
-            _hooked("powersgd", (300,), compression="powersgd"),
+            _with_hook("fp16", (300, 500, 1000), compression="fp16"),
+            *(_with_hook("no_sync", (300, 1000), accumulation=k) for k in (2, 4)),
+            *(_with_hook("slow_rank", (300, 1000), sleep_ms=ms) for ms in (50, 200)),
+            _with_hook("powersgd", (300,), compression="powersgd"),
             Setup("fsdp", "fsdp", (300, 1000)),
         ),
     ),
@@ -165,7 +165,7 @@ PLAN = (
             Setup("fsdp", "fsdp", (300, 500, 1000)),
             *_ddp(*CAPS_MB),
             *MORE,
-            _hooked("fp16", (300, 1000), compression="fp16"),
+            _with_hook("fp16", (300, 1000), compression="fp16"),
         ),
     ),
     *(Group(model, 4, _ddp(25, 1, rates=(300, 1000))) for model in ("gpt", "conv")),

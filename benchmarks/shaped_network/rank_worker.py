@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.shaped_network.contention import contend
 from benchmarks.shaped_network.data_parallel import TRAININGS
 from benchmarks.shaped_network.models import lone
-from benchmarks.shaped_network.training import timed
+from benchmarks.shaped_network.training import time_steps
 from foretrace.tracer.job import Job
 from foretrace.tracer.lab.network.rank_worker import collective_commands, work
 from foretrace.tracer.recording.job_metadata import describe_recording
@@ -59,7 +59,7 @@ class Rank:
         if self.party.is_server:
             return {}
         self.job = lone(model)
-        timed(self.job.step, None, warmup)
+        time_steps(self.job.step, None, warmup)
         parameters = self.job.network.named_parameters()
         return {"parameters": [[n, list(p.shape), str(p.dtype)] for n, p in parameters]}
 
@@ -124,8 +124,8 @@ class Rank:
         self.party.meet()
         if self.job is None:
             return [], []
-        timed(self.job.step, None, 1)
-        return timed(self.job.step, self.job.clock, steps)
+        time_steps(self.job.step, None, 1)
+        return time_steps(self.job.step, self.job.clock, steps)
 
 
 def _sent_bytes(device: str) -> int:

@@ -38,7 +38,7 @@ class RankTraining:
         if self.serve is not None:
             self.serve(counts)
             return [], []
-        return timed(self.step, self.clock, counts[rank])
+        return time_steps(self.step, self.clock, counts[rank])
 
     def expected_bytes(self, counts: Sequence[int], rank: int) -> int | None:
         """Return what this rank sends in such a run."""
@@ -47,7 +47,7 @@ class RankTraining:
         return self.sent_bytes * (sum(counts) if self.serve is not None else counts[rank])
 
 
-def timed(
+def time_steps(
     step: Callable[[], None], clock: ForwardClock | None, count: int
 ) -> tuple[list[int], list[int]]:
     """Run *step* *count* times; return the time of each and, by *clock*, of its forward, in ns."""

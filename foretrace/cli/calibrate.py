@@ -60,11 +60,11 @@ def calibrate(
         sys.stdout.write(calibrate_collectives(out, ranks=ranks, mbit=mbit, seconds=EACH_SECONDS))
         return
     if merge:
-        sys.stdout.write(merged([Path(text) for text in given], out))
+        sys.stdout.write(merge_files([Path(text) for text in given], out))
         return
     if len(given) < 3:  # noqa: PLR2004 - trace, target and one what-if
         raise typer.BadParameter("give TRACE TARGET TRANSFORM..., or --merge FILE... --out FILE")
-    path = calibrated(
+    path = calibrate_job(
         Path(given[0]),
         given[1],
         given[2:],
@@ -84,7 +84,7 @@ def calibrate(
         )
 
 
-def calibrated(
+def calibrate_job(
     trace: Path,
     target: str,
     what_ifs: Sequence[str],
@@ -106,7 +106,7 @@ def calibrated(
     from foretrace.tracer.calibration import file as calibration_file
     from foretrace.tracer.calibration.calibrate import calibrate as run
     from foretrace.tracer.calibration.calibrate import use_threads_of, where
-    from foretrace.tracer.calibration.changed_job import changed
+    from foretrace.tracer.calibration.changed_job import change_job
     from foretrace.tracer.job import load_job
     from foretrace.tracer.readers.load import load
     from foretrace.transforms.measured.calibration import calibration_path
@@ -114,7 +114,7 @@ def calibrated(
     from foretrace.util.atomic_write import check_writable
     from foretrace.util.progress import stage
 
-    wanted = [changed(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
+    wanted = [change_job(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
     recorded = load(trace)
     use_threads_of(recorded)
     job = load_job(target)
@@ -131,7 +131,7 @@ def calibrated(
             lambda: load_job(target),
             wanted,
             seconds=seconds,
-            known=timing_cache.load(cache, here) if cache else None,
+            earlier=timing_cache.load(cache, here) if cache else None,
             keep=lambda timings: timing_cache.add(cache, here, timings) if cache else None,
         )
     for line in found.left_out:
@@ -141,7 +141,7 @@ def calibrated(
     rows = found.rows
     if path.exists():
         old, there = calibration_file.read(path)
-        both = calibration_file.merged(old, rows) if there == found.where else []
+        both = calibration_file.combine_rows(old, rows) if there == found.where else []
         if not both:
             text = "was of another job or machine: what it said of other what-ifs is gone"
             sys.stderr.write(f"foretrace: {path} {text}\n")
@@ -150,7 +150,7 @@ def calibrated(
     return path
 
 
-def merged(files: Sequence[Path], out: Path | None) -> str:
+def merge_files(files: Sequence[Path], out: Path | None) -> str:
     """Merge calibrations of one job, or tables of operator times, into *out*; say what it has.
 
     Raises

@@ -1,4 +1,4 @@
-"""Every public recording loads with the oddities that are known of it, or is refused."""
+"""Every public recording loads with the data issues that are known of it, or is refused."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SAME_SHAPES = 0.25
 """What equal shapes add to a pair of the same operator: it decides between neighbours."""
 
 
-def aligned(before: Sequence[Call], after: Sequence[Call]) -> list[int]:
+def align(before: Sequence[Call], after: Sequence[Call]) -> list[int]:
     """Return, per operator *after*, the position *before* of the one it replaces, or -1.
 
     The longest common subsequence of operators of the same name and phase, where an operator in
@@ -30,7 +30,7 @@ def aligned(before: Sequence[Call], after: Sequence[Call]) -> list[int]:
     for row, score in enumerate(scores):
         paired = np.where(score > 0, best[row, :-1] + score, 0)
         best[row + 1, 1:] = np.maximum.accumulate(np.maximum(best[row, 1:], paired))
-    return _traced_back(best, scores)
+    return _trace_back(best, scores)
 
 
 def _scores(before: Sequence[Call], after: Sequence[Call]) -> np.ndarray:
@@ -51,16 +51,16 @@ def _shapes(call: Call) -> tuple[tuple[int, ...], ...]:
     return tuple(operand.shape for operand in call.operands)
 
 
-def _traced_back(best: np.ndarray, scores: np.ndarray) -> list[int]:
-    found = [NONE] * scores.shape[1]
+def _trace_back(best: np.ndarray, scores: np.ndarray) -> list[int]:
+    partners = [NONE] * scores.shape[1]
     row, column = scores.shape
     while row and column:
         score = scores[row - 1, column - 1]
         if score > 0 and best[row, column] == best[row - 1, column - 1] + score:
             row, column = row - 1, column - 1
-            found[column] = row
+            partners[column] = row
         elif best[row, column] == best[row - 1, column]:
             row -= 1
         else:
             column -= 1
-    return found
+    return partners

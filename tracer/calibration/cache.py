@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.calibration.file import Timing, Where, packed, unpacked
+from foretrace.tracer.calibration.file import Timing, Where, pack_table, unpack_table
 from foretrace.util.atomic_write import write_atomically
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def merge(paths: Iterable[Path], out: Path) -> int:
 
 def is_table(path: Path) -> bool:
     """Tell whether *path* is such a table and no calibration of one job."""
-    return "device" in unpacked(path, needed=())[0].column_names
+    return "device" in unpack_table(path, needed=())[0].column_names
 
 
 def _entries(path: Path, *, must_exist: bool = False) -> dict[Any, Timing]:
     if not path.exists() and not must_exist:
         return {}
-    table, _ = unpacked(path, needed=(*KEY, *TIMES))
+    table, _ = unpack_table(path, needed=(*KEY, *TIMES))
     keys = zip(*(table[name].to_pylist() for name in KEY), strict=True)
     times = zip(*(table[name].to_pylist() for name in TIMES), strict=True)
     return {key: Timing(*values) for key, values in zip(keys, times, strict=True)}
@@ -77,4 +77,4 @@ def _write(entries: Mapping[Any, Timing], path: Path) -> None:
         **{name: [float(getattr(t, name)) for t in entries.values()] for name in TIMES},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, packed(pa.table(columns), {}))
+    write_atomically(path, pack_table(pa.table(columns), {}))

@@ -28,7 +28,7 @@ from foretrace.tracer.calibration.file import (
     Where,
 )
 from foretrace.tracer.calibration.loader_handoff import handover_time
-from foretrace.tracer.calibration.operator_log import logged_step
+from foretrace.tracer.calibration.operator_log import log_step
 from foretrace.tracer.calibration.operator_timer import Stopwatch
 from foretrace.tracer.calibration.segment_timer import checkpoint_times, update_times
 from foretrace.tracer.recording.job_metadata import (
@@ -65,7 +65,7 @@ def calibrate(
     changes: Sequence[JobChange],
     *,
     seconds: float = SECONDS,
-    known: Mapping[Key, Timing] | None = None,
+    earlier: Mapping[Key, Timing] | None = None,
     keep: Callable[[dict[Key, Timing]], None] = lambda _timings: None,
 ) -> CalibrationResult:
     """Return the times of *job*'s operators before and after *changes*.
@@ -80,7 +80,7 @@ def calibrate(
         What is to be predicted.
     seconds
         How long operators are timed, for each change; the biggest changed ones come first.
-    known
+    earlier
         Times that need not be taken again, unless that of the other form has to be taken.
     keep
         Is given the times that were taken, also when an interrupt ends this early.
@@ -90,35 +90,35 @@ def calibrate(
     RecordError
         A step of the job failed.
     """
-    found = CalibrationResult(where(job))
+    result = CalibrationResult(where(job))
     replacing = [change for change in changes if change.name not in SEGMENTS]
-    before = logged_step(job, is_real=True) if replacing else []
-    after = {change.text: _after(change, before, build, found) for change in replacing}
-    calls = _by_need(before, after.values()) if any(after.values()) else {}
-    timings = _usable(known or {}, before, after.values())
+    before = log_step(job, is_real=True) if replacing else []
+    after = {change.text: _log_after(change, before, build, result) for change in replacing}
+    calls = _sort_by_need(before, after.values()) if any(after.values()) else {}
+    timings = _usable(earlier or {}, before, after.values())
     clock = Stopwatch({key: call for key, call in calls.items() if key not in timings})
     try:
         clock.run(seconds * sum(map(bool, after.values())))
     finally:
         keep({key: timing for key, timing in clock.timings.items() if timing.is_known})
     timings.update(clock.timings)
-    found.left_out += _what_is_missing(clock)
-    found.rows += _rows("", BEFORE, [PlacedCall(call, NONE) for call in before], timings)
+    result.left_out += _list_missing(clock)
+    result.rows += _rows("", BEFORE, [PlacedCall(call, NONE) for call in before], timings)
     for text, placed in after.items():
-        found.rows += _rows(text, AFTER, placed, timings)
-    _time_segments(job, changes, found)
-    return found
+        result.rows += _rows(text, AFTER, placed, timings)
+    _time_segments(job, changes, result)
+    return result
 
 
 def _usable(
-    known: Mapping[Key, Timing], before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]
+    earlier: Mapping[Key, Timing], before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]
 ) -> dict[Key, Timing]:
-    """Return what is *known* of both forms: a ratio of times taken on different days drifts."""
-    usable = dict(known)
+    """Return the *earlier* times of both forms: a ratio of times taken on different days drifts."""
+    usable = dict(earlier)
     for placed in afters:
         for one in placed:
             forms = {one.call.key, *([before[one.of].key] if one.of != NONE else [])}
-            if len(forms) > 1 and not forms <= known.keys():
+            if len(forms) > 1 and not forms <= earlier.keys():
                 for key in forms:
                     usable.pop(key, None)
     return usable
@@ -138,22 +138,24 @@ def where(job: Job) -> Where:
     optimizer = describe_optimizer(job.optimizer) or {}
     model = parameter_bytes(describe_parameters(job.model))
     sizes = {"optimizer": optimizer.get("bytes"), "model": model}
-    known = {owner: size for owner, size in sizes.items() if size}
-    return Where(device, torch.get_num_threads(), torch.__version__, job.name, known)
+    by_owner = {owner: size for owner, size in sizes.items() if size}
+    return Where(device, torch.get_num_threads(), torch.__version__, job.name, by_owner)
 
 
-def _after(
-    change: JobChange, before: Sequence[Call], build: Callable[[], Job], found: CalibrationResult
+def _log_after(
+    change: JobChange, before: Sequence[Call], build: Callable[[], Job], result: CalibrationResult
 ) -> list[PlacedCall]:
     """Return the operators after *change*; none, and the reason noted, if it cannot be built."""
     try:
         return operators_after(change, before, build)
     except Exception as error:  # noqa: BLE001 - whatever the job's code and torch may raise
-        found.left_out.append(f"{change.text}: {type(error).__name__}: {first_line(error)}")
+        result.left_out.append(f"{change.text}: {type(error).__name__}: {first_line(error)}")
         return []
 
 
-def _by_need(before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]) -> dict[Key, Call]:
+def _sort_by_need(
+    before: Sequence[Call], afters: Iterable[Sequence[PlacedCall]]
+) -> dict[Key, Call]:
     """Return each distinct call once: changed ones first, biggest first, then the rest."""
     old = {call.key: call for call in before}
     wanted: dict[Key, float] = {}
@@ -179,7 +181,7 @@ def _bytes(call: Call) -> float:
     )
 
 
-def _what_is_missing(clock: Stopwatch) -> list[str]:
+def _list_missing(clock: Stopwatch) -> list[str]:
     failures = clock.failures
     missing = [f"{operator}: {why}" for (operator, _), why in failures.items()]
     late = sum(not t.is_known for key, t in clock.timings.items() if key not in failures)
@@ -195,41 +197,41 @@ def _rows(
     for position, one in enumerate(placed):
         operator, arguments = one.call.key
         row = CalibrationRow(change, name, position, operator, arguments, one.call.phase, one.of)
-        rows.append(_timed(row, timings.get(one.call.key, Timing())))
+        rows.append(_add_timing(row, timings.get(one.call.key, Timing())))
     return rows
 
 
-def _time_segments(job: Job, changes: Sequence[JobChange], found: CalibrationResult) -> None:
+def _time_segments(job: Job, changes: Sequence[JobChange], result: CalibrationResult) -> None:
     """Add the times of updates and of checkpoints, for those changes that have them."""
     updates = {str(c.parameters.get("kind", "fused")): c for c in changes if c.name == UPDATED}
     try:
         times = update_times(job, list(updates)) if updates else {}
     except (RecordError, RuntimeError, TypeError, ValueError) as error:
-        found.left_out += [f"{change.text}: {error}" for change in updates.values()]
+        result.left_out += [f"{change.text}: {error}" for change in updates.values()]
         times = {}
     for kind, timing in times.items():
         text = updates[kind].text if kind else ""
-        found.rows.append(_segment(text, "optimizer", timing))
+        result.rows.append(_segment(text, "optimizer", timing))
     for change in changes:
         if change.name == CHECKPOINTED:
             device = "cuda" if job.uses_cuda else "cpu"
-            found.rows.append(_segment(change.text, "checkpoint", checkpoint_times(device)))
+            result.rows.append(_segment(change.text, "checkpoint", checkpoint_times(device)))
         if change.name == HANDED_OVER:
-            _time_handover(job, change, found)
+            _time_handover(job, change, result)
 
 
-def _time_handover(job: Job, change: JobChange, found: CalibrationResult) -> None:
+def _time_handover(job: Job, change: JobChange, result: CalibrationResult) -> None:
     try:
         timing = handover_time(job, int(change.parameters.get("workers", 1)))
     except RecordError as error:
-        found.left_out.append(f"{change.text}: {error}")
+        result.left_out.append(f"{change.text}: {error}")
     else:
-        found.rows.append(_segment(change.text, "handover", timing))
+        result.rows.append(_segment(change.text, "handover", timing))
 
 
 def _segment(change: str, operator: str, timing: Timing) -> CalibrationRow:
-    return _timed(CalibrationRow(change, SEGMENT, 0, operator, "{}", ""), timing)
+    return _add_timing(CalibrationRow(change, SEGMENT, 0, operator, "{}", ""), timing)
 
 
-def _timed(row: CalibrationRow, timing: Timing) -> CalibrationRow:
+def _add_timing(row: CalibrationRow, timing: Timing) -> CalibrationRow:
     return replace(row, ns=timing.ns, device_ns=timing.device_ns, spread=timing.spread)

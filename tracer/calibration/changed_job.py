@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 
-def changed(target: str, name: str, parameters: Mapping[str, Any]) -> JobChange:
+def change_job(target: str, name: str, parameters: Mapping[str, Any]) -> JobChange:
     """Return the what-if *name* for the job that *target* names.
 
     Raises

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_map
 
-from foretrace.tracer.calibration.align_calls import NONE, aligned
+from foretrace.tracer.calibration.align_calls import NONE, align
 from foretrace.tracer.calibration.fake_tensors import without_data
 from foretrace.tracer.calibration.file import REPEATED
-from foretrace.tracer.calibration.operator_log import Call, Operand, logged_step
+from foretrace.tracer.calibration.operator_log import Call, Operand, log_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,11 +55,11 @@ class JobChange:
     @property
     def text(self) -> str:
         """The canonical text, such as ``amp(dtype="bf16")``."""
-        given = (f"{name}={_quoted(value)}" for name, value in self.parameters.items())
+        given = (f"{name}={_quote(value)}" for name, value in self.parameters.items())
         return f"{self.name}({', '.join(given)})"
 
 
-def _quoted(value: object) -> str:
+def _quote(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
@@ -82,13 +82,13 @@ def operators_after(
     run, the change has no part.
     """
     with without_data():
-        twin = logged_step(build(), is_real=False)
-        after = logged_step(change.build(), is_real=False)
+        twin = log_step(build(), is_real=False)
+        after = log_step(change.build(), is_real=False)
     if change.name == REPEATED:
-        return _added(twin, after, int(change.parameters["k"]))
-    to_real = aligned(before, twin)
+        return _find_added(twin, after, int(change.parameters["k"]))
+    to_real = align(before, twin)
     placed = []
-    for call, of_twin in zip(after, aligned(twin, after), strict=True):
+    for call, of_twin in zip(after, align(twin, after), strict=True):
         if of_twin == NONE:
             placed.append(PlacedCall(call, NONE))
         elif (of := to_real[of_twin]) != NONE:
@@ -96,7 +96,7 @@ def operators_after(
     return placed
 
 
-def _added(before: Sequence[Call], after: Sequence[Call], times: int) -> list[PlacedCall]:
+def _find_added(before: Sequence[Call], after: Sequence[Call], times: int) -> list[PlacedCall]:
     """Return the operators *after* that are not those *before*, run *times* times.
 
     Gradients are accumulated in place, which the log cannot show.
@@ -122,7 +122,7 @@ def _with_values(call: Call, original: Call) -> Call:
     keeps_fp32 = call.operator == NORM_BACKWARD
     number = count()
 
-    def filled(value: Any) -> Any:
+    def fill(value: Any) -> Any:
         if not isinstance(value, Operand):
             return value
         place = next(number)
@@ -130,4 +130,4 @@ def _with_values(call: Call, original: Call) -> Call:
         dtype = recorded.dtype if keeps_fp32 and place >= STATISTICS else value.dtype
         return replace(value, dtype=dtype, values=recorded.values)
 
-    return replace(call, arguments=tree_map(filled, call.arguments))
+    return replace(call, arguments=tree_map(fill, call.arguments))

@@ -31,25 +31,25 @@ def _converting_by_replacing() -> Iterator[None]:
     import torch
 
     torchs_own = torch.nn.Module._apply  # noqa: SLF001 - what .to() and .cuda() go through
-    known: dict[tuple[int, int], Any] = {}
+    conversions: dict[tuple[int, int], Any] = {}
 
-    def converted(parameter: Any, convert: Callable[[Any], Any]) -> Any:
+    def convert_once(parameter: Any, convert: Callable[[Any], Any]) -> Any:
         """Convert a parameter that several modules share once."""
         key = (id(parameter), id(convert))
-        if key not in known:
+        if key not in conversions:
             with torch.no_grad():
                 new = convert(parameter)
             if new is not parameter:
                 new = torch.nn.Parameter(new, parameter.requires_grad)
-            known[key] = (new, parameter, convert)  # both kept alive: their ids stay theirs
-        return known[key][0]
+            conversions[key] = (new, parameter, convert)  # both kept alive: their ids stay theirs
+        return conversions[key][0]
 
     def apply(self: Any, convert: Callable[[Any], Any], recurse: bool = True) -> Any:  # noqa: FBT001, FBT002 - torch's signature
         for child in self.children() if recurse else ():
             child._apply(convert)  # noqa: SLF001 - same
         for name, value in self._parameters.items():
             if value is not None:
-                self._parameters[name] = converted(value, convert)
+                self._parameters[name] = convert_once(value, convert)
         for name, value in self._buffers.items():
             if value is not None:
                 self._buffers[name] = convert(value)

@@ -111,10 +111,10 @@ def write(rows: Sequence[CalibrationRow], where: Where, path: Path) -> None:
         f.name: pa.array([getattr(row, f.name) for row in rows], types[str(f.type)])
         for f in fields(CalibrationRow)
     }
-    write_atomically(path, packed(pa.table(columns), asdict(where)))
+    write_atomically(path, pack_table(pa.table(columns), asdict(where)))
 
 
-def packed(table: pa.Table, described: dict[str, Any]) -> bytes:
+def pack_table(table: pa.Table, described: dict[str, Any]) -> bytes:
     """Return *table* as a Parquet file that says what it is."""
     import pyarrow.parquet as pq
 
@@ -124,7 +124,7 @@ def packed(table: pa.Table, described: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def unpacked(path: Path, *, needed: Iterable[str]) -> tuple[pa.Table, dict[str, Any]]:
+def unpack_table(path: Path, *, needed: Iterable[str]) -> tuple[pa.Table, dict[str, Any]]:
     """Return table and description of the file *path*; the table has the *needed* columns.
 
     Raises
@@ -149,9 +149,9 @@ def unpacked(path: Path, *, needed: Iterable[str]) -> tuple[pa.Table, dict[str, 
 
 
 def read(path: Path) -> tuple[list[CalibrationRow], Where]:
-    """Return what `write` wrote; raises as `unpacked` does."""
+    """Return what `write` wrote; raises as `unpack_table` does."""
     names = [f.name for f in fields(CalibrationRow)]
-    table, described = unpacked(path, needed=names)
+    table, described = unpack_table(path, needed=names)
     described = {"parameter_bytes": {}, **described}  # files of 0.1 did not say it
     try:
         where = Where(**{f.name: described[f.name] for f in fields(Where)})
@@ -178,14 +178,16 @@ def merge(files: Sequence[Path], out: Path) -> int:
         rows, where = read(path)
         if where != first:
             raise RecordError(f"{path} and {files[0]} differ: {_difference(first, where)}")
-        kept = merged(kept, rows)
+        kept = combine_rows(kept, rows)
         if not kept:
             raise RecordError(f"{path} and {files[0]} are of jobs with other operators")
     write(kept, first, out)
     return len({row.change for row in kept if row.change})
 
 
-def merged(old: Sequence[CalibrationRow], new: Sequence[CalibrationRow]) -> list[CalibrationRow]:
+def combine_rows(
+    old: Sequence[CalibrationRow], new: Sequence[CalibrationRow]
+) -> list[CalibrationRow]:
     """Return *new* and those changes of *old* that it lacks; nothing where the jobs differ."""
     if _operators(old) and _operators(new) and _operators(old) != _operators(new):
         return []

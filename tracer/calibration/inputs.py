@@ -42,23 +42,23 @@ class Inputs:
         """Return fresh arguments for *call*."""
         taken: dict[tuple[torch.dtype, str], int] = defaultdict(int)
 
-        def made(operand: Any) -> Any:
+        def make(operand: Any) -> Any:
             if not isinstance(operand, Operand):
                 return operand
             if operand.values is not None:
-                return _laid_out(operand)
+                return _lay_out(operand)
             kind = operand.dtype, operand.device
             offset = taken[kind]
             taken[kind] += _span(operand)
             return torch.as_strided(self._stores[kind], operand.shape, operand.stride, offset)
 
-        given, named = tree_map(made, call.arguments)
-        written = _written(call)
+        given, named = tree_map(make, call.arguments)
+        written = _find_written(call)
         if call.operator == RNN_BACKWARD:
             given = (*given[:-1], _rnn_workspace(given))
         return (
-            tuple(_copied(v) if place in written else v for place, v in enumerate(given)),
-            {name: _copied(v) if name in written else v for name, v in named.items()},
+            tuple(_copy(v) if place in written else v for place, v in enumerate(given)),
+            {name: _copy(v) if name in written else v for name, v in named.items()},
         )
 
 
@@ -72,28 +72,28 @@ def _rnn_workspace(given: Sequence[Any]) -> Any:
         )[3]
 
 
-def _written(call: Call) -> set[int | str]:
+def _find_written(call: Call) -> set[int | str]:
     """Return places and names of the arguments that *call* writes to."""
     arguments = call.function._schema.arguments  # noqa: SLF001 - no public form
-    found = [
+    written = [
         (place, argument.name)
         for place, argument in enumerate(arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    return {key for both in found for key in both}
+    return {key for both in written for key in both}
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     """Return *value* with every tensor in it copied, strides kept."""
 
-    def copied(part: Any) -> Any:
+    def copy(part: Any) -> Any:
         if not isinstance(part, torch.Tensor):
             return part
         return torch.empty_strided(
             part.shape, part.stride(), dtype=part.dtype, device=part.device
         ).copy_(part)
 
-    return tree_map(copied, value)
+    return tree_map(copy, value)
 
 
 def _span(operand: Operand) -> int:
@@ -116,12 +116,12 @@ def _random(size: int, dtype: torch.dtype, device: str) -> torch.Tensor:
     return (0.1 + 0.9 * torch.rand(size, device=device)).to(dtype)
 
 
-def _laid_out(operand: Operand) -> torch.Tensor:
+def _lay_out(operand: Operand) -> torch.Tensor:
     """Return the recorded values, repeated or cut to the operand's shape, with its strides."""
     assert operand.values is not None
     values = operand.values.to(operand.dtype)
     if tuple(values.shape) != operand.shape:
-        values = _resized(values.flatten(), math.prod(operand.shape)).reshape(operand.shape)
+        values = _repeat_to(values.flatten(), math.prod(operand.shape)).reshape(operand.shape)
     stored = values[tuple(slice(0, 1 if step == 0 else None) for step in operand.stride)]
     laid = torch.empty_strided(
         stored.shape, operand.stride, dtype=operand.dtype, device=operand.device
@@ -129,7 +129,7 @@ def _laid_out(operand: Operand) -> torch.Tensor:
     return laid.copy_(stored).expand(operand.shape)
 
 
-def _resized(values: torch.Tensor, size: int) -> torch.Tensor:
+def _repeat_to(values: torch.Tensor, size: int) -> torch.Tensor:
     """Return *size* values, those given again and again; a rising series from 0 goes on rising.
 
     Such a series says where things begin, and code that relies on it crashes if it turns back.

@@ -18,7 +18,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.child_process import worker_of_this
 from foretrace.tracer.job import runner
-from foretrace.tracer.recording.job_metadata import alone
+from foretrace.tracer.recording.job_metadata import iterate_alone
 from foretrace.tracer.step_stats import SETTLE_PER_WORKER, neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class SameBatch:
 
     def __getitem__(self, index: int) -> Any:
         """Return the batch, copied: a worker cannot pass on memory that it shares already."""
-        return _copied(self.batch)
+        return _copy(self.batch)
 
 
-def _copied(part: Any) -> Any:
+def _copy(part: Any) -> Any:
     if isinstance(part, dict):
-        return {name: _copied(value) for name, value in part.items()}
+        return {name: _copy(value) for name, value in part.items()}
     if isinstance(part, list | tuple):
-        return [_copied(value) for value in part]
+        return [_copy(value) for value in part]
     return part.clone() if hasattr(part, "clone") else part
 
 
@@ -64,7 +64,7 @@ def handover_time(job: Job, workers: int, *, rounds: int = ROUNDS) -> Timing:
     """
     if not isinstance(job.loader, DataLoader) or workers < 1:
         raise RecordError(f"{job.name!r} has no DataLoader whose batches workers could hand over")
-    dataset = SameBatch(next(alone(job.loader)))
+    dataset = SameBatch(next(iterate_alone(job.loader)))
     forms = [_steps(job, dataset, count) for count in (0, workers)]
     for run, count in zip(forms, (0, workers), strict=True):
         for _ in range(2 + SETTLE_PER_WORKER * count):
@@ -72,7 +72,7 @@ def handover_time(job: Job, workers: int, *, rounds: int = ROUNDS) -> Timing:
     blocks: tuple[list[float], list[float]] = [], []
     for turn in range(rounds):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            blocks[side].append(trimmed_mean([_timed(forms[side]) for _ in range(BLOCK)]))
+            blocks[side].append(trimmed_mean([_time(forms[side]) for _ in range(BLOCK)]))
     ratio, unrest = neighbours_ratio(*blocks)
     inline = trimmed_mean(blocks[0])
     cost = max(ratio - 1, 0.0) * inline
@@ -91,7 +91,7 @@ def _steps(job: Job, dataset: SameBatch, workers: int) -> Callable[[], None]:
     return runner(replace(job, loader=loader))
 
 
-def _timed(run: Callable[[], None]) -> int:
+def _time(run: Callable[[], None]) -> int:
     began = time.perf_counter_ns()
     run()
     return time.perf_counter_ns() - began

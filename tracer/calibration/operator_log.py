@@ -73,7 +73,7 @@ class Call:
         return [leaf for leaf in tree_leaves(self.arguments) if isinstance(leaf, Operand)]
 
 
-def logged_step(job: Job, *, is_real: bool) -> list[Call]:
+def log_step(job: Job, *, is_real: bool) -> list[Call]:
     """Run one step of *job* and return its operators.
 
     A real step updates the parameters as always; without data nothing can be updated, so the
@@ -81,7 +81,7 @@ def logged_step(job: Job, *, is_real: bool) -> list[Call]:
     """
     run = runner(job)
     log = _Log(is_real=is_real)
-    with _around_updates(job.optimizer, log.paused if is_real else None), log:
+    with _around_updates(job.optimizer, log.pause if is_real else None), log:
         attempt(run, f"a step of {job.name!r}")
     return log.calls
 
@@ -96,7 +96,7 @@ class _Log(TorchDispatchMode):
         self._is_on = True
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Let operators pass unseen while this is open."""
         self._is_on = False
         try:
@@ -111,13 +111,13 @@ class _Log(TorchDispatchMode):
         if self._is_on and not _is_free(func):
             is_backward = torch._C._current_graph_task_id() >= 0  # noqa: SLF001 - no public form
             phase = "backward" if is_backward else "forward"
-            described = tree_map(self._described, (args, kwargs))
+            described = tree_map(self._describe, (args, kwargs))
             self.calls.append(Call(func, described, "" if name.startswith(SCALER) else phase))
         if not self._is_real and name in HOST_READS:
             return True if name == "aten::equal" else _read_without_data(args[0])
         return func(*args, **kwargs)
 
-    def _described(self, value: Any) -> Any:
+    def _describe(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         is_small = value.numel() <= KEPT_ELEMENTS or not value.is_floating_point()
@@ -146,7 +146,7 @@ def _around_updates(optimizer: Any, around: Callable[[], Any] | None) -> Iterato
         yield
         return
 
-    def wrapped(method: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             if around is None:
                 return None
@@ -158,7 +158,7 @@ def _around_updates(optimizer: Any, around: Callable[[], Any] | None) -> Iterato
     names = ("step", "zero_grad")
     own = {name: vars(optimizer)[name] for name in names if name in vars(optimizer)}
     for name in names:
-        setattr(optimizer, name, wrapped(getattr(optimizer, name)))
+        setattr(optimizer, name, wrap(getattr(optimizer, name)))
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ import torch
 from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.calibration.inputs import Inputs
 from foretrace.tracer.recording.profiler_window import ProfilerWindow
-from foretrace.tracer.timing import watch_core, without
+from foretrace.tracer.timing import subtract_absence, watch_core
 from foretrace.util.progress import stage
 
 if TYPE_CHECKING:
@@ -152,20 +152,20 @@ class Stopwatch:
         events = window.events()
         kernels = _kernel_ns(events) if self._device != "cpu" else {}
         host = sorted((e for e in events if _is_host(e)), key=lambda e: e.start_ns())
-        for number, event, inner in _marked(host):
+        for number, event, inner in _split_at_marks(host):
             bench = ran[number]
             if bench.why_not:
                 continue
-            found = next((e for e in inner if e.name() == bench.call.operator), None)
-            if found is None:
+            operator = next((e for e in inner if e.name() == bench.call.operator), None)
+            if operator is None:
                 bench.why_not = f"the profiler shows no {bench.call.operator}"
                 continue
-            length = found.duration_ns()
-            bench.host_ns.append(without(bench.away_ns, length))
+            length = operator.duration_ns()
+            bench.host_ns.append(subtract_absence(bench.away_ns, length))
             bench.device_ns.append(sum(kernels.get(e.correlation_id(), 0) for e in (event, *inner)))
 
 
-def _marked(events: Sequence[Any]) -> Iterator[tuple[int, Any, list[Any]]]:
+def _split_at_marks(events: Sequence[Any]) -> Iterator[tuple[int, Any, list[Any]]]:
     """Yield, per mark, its number, its event and the events inside."""
     number, mark = -1, None
     inner: list[Any] = []
@@ -186,11 +186,11 @@ def _is_host(event: Any) -> bool:
 
 def _kernel_ns(events: Sequence[Any]) -> dict[int, int]:  # pragma: no cover - needs a GPU
     """Return the time of the kernels of each operator, by the operator's correlation id."""
-    found: dict[int, int] = defaultdict(int)
+    kernel_ns: dict[int, int] = defaultdict(int)
     for event in events:
         if not _is_host(event):
-            found[event.linked_correlation_id()] += event.duration_ns()
-    return found
+            kernel_ns[event.linked_correlation_id()] += event.duration_ns()
+    return kernel_ns
 
 
 def _synchronize(device: str) -> None:

@@ -20,7 +20,7 @@ from foretrace.errors import RecordError
 from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.calibration.operator_timer import spread
 from foretrace.tracer.job import runner
-from foretrace.tracer.timing import watch_core, without
+from foretrace.tracer.timing import subtract_absence, watch_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,16 +54,16 @@ def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
     gradients = _gradients(job, optimizer)
     wanted = {AS_IT_IS: {}, **{kind: _flags(optimizer, kind) for kind in kinds}}
     copies = {kind: _copy(optimizer, gradients, flags) for kind, flags in wanted.items()}
-    return _interleaved(
+    return _time_in_turn(
         {kind: new.step for kind, new in copies.items()},
         RUNS,
         FLUSH_BYTES,
         _device(gradients.values()),
-        before=lambda kind: _as_backward_leaves_it(copies[kind]),
+        before=lambda kind: _touch_as_backward(copies[kind]),
     )
 
 
-def _as_backward_leaves_it(optimizer: Any) -> None:
+def _touch_as_backward(optimizer: Any) -> None:
     """Touch weights and gradients in the order in which backward does: the last are in cache."""
     with torch.no_grad():
         for group in reversed(optimizer.param_groups):
@@ -74,29 +74,29 @@ def _as_backward_leaves_it(optimizer: Any) -> None:
 
 
 def _flags(optimizer: Any, kind: str) -> dict[str, bool]:
-    known = inspect.signature(type(optimizer)).parameters
+    parameters = inspect.signature(type(optimizer)).parameters
     wanted = FLAGS.get(kind, {})
-    if not any(value and name in known for name, value in wanted.items()) and kind != "loop":
+    if not any(value and name in parameters for name, value in wanted.items()) and kind != "loop":
         raise RecordError(f"{type(optimizer).__name__} has no form {kind!r}")
-    return {name: value for name, value in wanted.items() if name in known}
+    return {name: value for name, value in wanted.items() if name in parameters}
 
 
 def _gradients(job: Job, optimizer: Any) -> dict[Any, torch.Tensor]:
     """Return a copy of the gradients that *optimizer* finds in a step, by parameter."""
-    found: dict[Any, torch.Tensor] = {}
+    gradients: dict[Any, torch.Tensor] = {}
 
     def keep(*_arguments: Any) -> None:
         for group in optimizer.param_groups:
-            found.update({p: p.grad.clone() for p in group["params"] if p.grad is not None})
+            gradients.update({p: p.grad.clone() for p in group["params"] if p.grad is not None})
 
     hook = optimizer.register_step_pre_hook(keep)
     try:
         runner(job)()
     finally:
         hook.remove()
-    if not found:
+    if not gradients:
         raise RecordError(f"the optimizer of {job.name!r} was not called, or found no gradients")
-    return found
+    return gradients
 
 
 def _copy(optimizer: Any, gradients: Mapping[Any, torch.Tensor], flags: Mapping[str, bool]) -> Any:
@@ -107,7 +107,9 @@ def _copy(optimizer: Any, gradients: Mapping[Any, torch.Tensor], flags: Mapping[
         for parameter, original in zip(copies, group["params"], strict=True):
             parameter.grad = gradients[original].clone() if original in gradients else None
         options = {name: value for name, value in group.items() if name != "params"}
-        groups.append({**options, "params": copies, **(_no_flags(group) if flags else {}), **flags})
+        groups.append(
+            {**options, "params": copies, **(_clear_flags(group) if flags else {}), **flags}
+        )
     new = type(optimizer)(groups)
     state = copy.deepcopy(optimizer.state_dict())
     for saved, group in zip(state["param_groups"], groups, strict=True):
@@ -116,7 +118,7 @@ def _copy(optimizer: Any, gradients: Mapping[Any, torch.Tensor], flags: Mapping[
     return new
 
 
-def _no_flags(group: Mapping[str, Any]) -> dict[str, bool]:
+def _clear_flags(group: Mapping[str, Any]) -> dict[str, bool]:
     return {name: False for name in ("foreach", "fused") if name in group}
 
 
@@ -129,12 +131,12 @@ def checkpoint_times(device: str) -> Timing:
         "both": lambda: layer(x).sum().backward(),
         "checkpointed": lambda: checkpoint(layer, x, use_reentrant=False).sum().backward(),
     }
-    times = _interleaved(forms, CHECKPOINT_RUNS, FLUSH_BYTES // 8, device)
+    times = _time_in_turn(forms, CHECKPOINT_RUNS, FLUSH_BYTES // 8, device)
     extra = times["checkpointed"].ns - times["both"].ns - times["forward"].ns
     return Timing(ns=max(extra, 0.0), spread=times["checkpointed"].spread)
 
 
-def _interleaved(
+def _time_in_turn(
     forms: Mapping[str, Callable[[], object]],
     runs: int,
     flush_bytes: int,
@@ -165,7 +167,7 @@ def _once(run: Callable[[], object], device: str) -> tuple[int, float]:
         away_ns, began = watch_core(), time.perf_counter_ns()
         run()
         length = time.perf_counter_ns() - began
-        return without(away_ns(), length), math.nan
+        return subtract_absence(away_ns(), length), math.nan
     return _once_on_device(run)
 
 

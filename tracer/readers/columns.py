@@ -31,16 +31,16 @@ def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
     return from_codes(codes, unique)
 
 
-def named(values: Sequence[Any]) -> pd.Categorical:
+def encode_names(values: Sequence[Any]) -> pd.Categorical:
     """Encode names; what is no string is written as one, and ``None`` is called "".
 
-    >>> named(["a", None, 3]).tolist()
+    >>> encode_names(["a", None, 3]).tolist()
     ['a', '', '3']
     """
     names = categorical(values)
     if (names.codes < 0).any():
         names = categorical(["" if value is None else value for value in values])
-    return recoded(names, str)
+    return recode(names, str)
 
 
 def from_codes(codes: np.ndarray, categories: Sequence[Any]) -> pd.Categorical:
@@ -49,10 +49,10 @@ def from_codes(codes: np.ndarray, categories: Sequence[Any]) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, dtype=dtype)
 
 
-def recoded(values: pd.Categorical, new_name: Callable[[Any], str | None]) -> pd.Categorical:
+def recode(values: pd.Categorical, new_name: Callable[[Any], str | None]) -> pd.Categorical:
     """Rename the categories, merging those that become equal; ``None`` becomes unknown.
 
-    >>> recoded(categorical(["a", "A", "b"]), str.lower).categories.tolist()
+    >>> recode(categorical(["a", "A", "b"]), str.lower).categories.tolist()
     ['a', 'b']
     """
     names = [new_name(c) for c in values.categories]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.kineto.read import read_kineto
-from foretrace.tracer.readers.merge_ranks import merged
+from foretrace.tracer.readers.merge_ranks import join_ranks
 from foretrace.tracer.readers.nsight.read import read_nsight
 from foretrace.tracer.readers.operation_timeline import is_timeline, read_timeline
 from foretrace.tracer.readers.parquet import read_parquet, save
@@ -54,16 +54,16 @@ def load(path: str | Path | Sequence[str | Path], *, size_limit: int = SIZE_LIMI
     """
     if isinstance(path, str | Path):
         return _load_one(Path(path), size_limit)
-    return merged([_load_one(Path(one), size_limit) for one in path])
+    return join_ranks([_load_one(Path(one), size_limit) for one in path])
 
 
 def _load_one(path: Path, size_limit: int) -> Trace:
-    raw = _content(path)
+    raw = _read_bytes(path)
     source = path.name
     if raw.startswith(PARQUET):
         return read_parquet(path)
     if raw.startswith(GZIP):
-        raw = _unpacked(raw, source, size_limit)
+        raw = _decompress(raw, source, size_limit)
     if raw.startswith(SQLITE):
         return read_nsight(raw, source)
     if raw.startswith(PARQUET):
@@ -73,7 +73,7 @@ def _load_one(path: Path, size_limit: int) -> Trace:
     raise TraceError(f"{source}: {_what_it_is(raw)}")
 
 
-def _content(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise TraceError(f"{path}: a folder; name the trace files in it")
@@ -86,9 +86,9 @@ def _content(path: Path) -> bytes:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def _unpacked(raw: bytes, source: str, size_limit: int) -> bytes:
+def _decompress(raw: bytes, source: str, size_limit: int) -> bytes:
     """Decompress all members of a gzip file; one that is cut short gives what it still has."""
-    if len(raw) * MOST_COMPRESSED <= size_limit and (whole := _in_one_go(raw)) is not None:
+    if len(raw) * MOST_COMPRESSED <= size_limit and (whole := _decompress_whole(raw)) is not None:
         return whole
     pieces, size = [], 0
     while raw.startswith(GZIP):
@@ -108,7 +108,7 @@ def _unpacked(raw: bytes, source: str, size_limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _in_one_go(raw: bytes) -> bytes | None:
+def _decompress_whole(raw: bytes) -> bytes | None:
     """Decompress a sound file of one member into one buffer, a third faster; else None."""
     size = int.from_bytes(raw[-4:], "little")
     if size > len(raw) * MOST_COMPRESSED:

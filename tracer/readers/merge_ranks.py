@@ -32,7 +32,7 @@ SAME_CLOCK_NS = 3600 * 10**9
 ROUNDS = 3
 
 
-def merged(traces: Sequence[Trace]) -> Trace:
+def join_ranks(traces: Sequence[Trace]) -> Trace:
     """Put the traces of several ranks into one, on one clock.
 
     The recorded origins are honoured where they can be compared; the rest is an offset per rank,
@@ -53,16 +53,16 @@ def merged(traces: Sequence[Trace]) -> Trace:
     ranks = _ranks(traces, tally)
     origins = _origins(traces)
     starts = [t.events["start_ns"].to_numpy() + o for t, o in zip(traces, origins, strict=True)]
-    offsets, clocks = _aligned(traces, starts, tally)
+    offsets, clocks = _align_clocks(traces, starts, tally)
     starts = [start + offset for start, offset in zip(starts, offsets, strict=True)]
     first = min(int(start.min()) for start in starts if len(start))
-    columns = _joined(traces, ranks)
+    columns = _concatenate(traces, ranks)
     columns["start_ns"] = np.concatenate(starts) - first
     order = np.lexsort((-columns["duration_ns"], columns["start_ns"], columns["rank"]))
     columns = {name: values[order] for name, values in columns.items()}
     _tally_all(traces, tally)
     meta = traces[0].meta
-    clocks |= {str(rank): found for rank, found in zip(ranks, clocks.pop("each"), strict=True)}
+    clocks |= {str(rank): ends for rank, ends in zip(ranks, clocks.pop("each"), strict=True)}
     devices = {device.index: device for trace in traces for device in trace.meta.devices}
     meta = replace(
         meta,
@@ -107,7 +107,7 @@ def _origins(traces: Sequence[Trace]) -> list[int]:
     return [origin - origins[0] if comparable else 0 for origin in origins]
 
 
-def _aligned(
+def _align_clocks(
     traces: Sequence[Trace], starts: list[np.ndarray], tally: Tally
 ) -> tuple[list[int], dict[str, Any]]:
     """Return an offset per rank, and what is known about it."""
@@ -144,15 +144,15 @@ def _collective_ends(trace: Trace, start: np.ndarray) -> pd.Series:
     if not len(rows):
         host = events["kind"].isin(["op", "annotation"]).to_numpy()
         rows = np.flatnonzero(_matching(names, HOST_COLLECTIVE) & host)
-    found = pd.DataFrame(
+    ends = pd.DataFrame(
         {
             "name": np.asarray(names.categories, object)[names.codes.to_numpy()[rows]],
             "group": events["group"].astype(object).fillna("").to_numpy()[rows],
             "end": (start + events["duration_ns"].to_numpy())[rows].astype(float),
         }
     )
-    found["place"] = found.groupby(["name", "group"]).cumcount()
-    return found.set_index(["name", "group", "place"])["end"]
+    ends["place"] = ends.groupby(["name", "group"]).cumcount()
+    return ends.set_index(["name", "group", "place"])["end"]
 
 
 def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:
@@ -164,12 +164,12 @@ def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:
     return np.array([*hits, False], bool)[names.codes.to_numpy()]
 
 
-def _joined(traces: Sequence[Trace], ranks: list[int]) -> dict[str, Any]:
+def _concatenate(traces: Sequence[Trace], ranks: list[int]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for column in EVENT_COLUMNS:
         parts = [trace.events[column.name] for trace in traces]
         if column.dtype == "category":
-            columns[column.name] = _joined_names(parts)
+            columns[column.name] = _concatenate_names(parts)
         else:
             columns[column.name] = np.concatenate([part.to_numpy() for part in parts])
     sizes = [len(trace.events) for trace in traces]
@@ -177,7 +177,7 @@ def _joined(traces: Sequence[Trace], ranks: list[int]) -> dict[str, Any]:
     return columns
 
 
-def _joined_names(parts: list[pd.Series]) -> pd.Categorical:
+def _concatenate_names(parts: list[pd.Series]) -> pd.Categorical:
     offsets = np.cumsum([0, *(len(part.cat.categories) for part in parts)])
     codes = []
     for part, offset in zip(parts, offsets.tolist(), strict=False):

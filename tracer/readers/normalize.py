@@ -1,7 +1,7 @@
 """What every recording goes through, whichever tool wrote it: mend, drop, merge, count, sort.
 
 The functions work on a dict of columns. What they drop they return as a mask; the one function
-that readers call, `finished`, applies the masks and builds the frame.
+that readers call, `finish`, applies the masks and builds the frame.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RANK_SHIFT = 48
 FAR = np.iinfo(np.int64).max // 2
 
 
-def finished(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.DataFrame, int]:
+def finish(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.DataFrame, int]:
     """Return the event table with its first start at 0, and where that was before.
 
     Parameters
@@ -50,12 +50,12 @@ def finished(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.Data
     TraceError
         If no event is left.
     """
-    values = _picked(values, np.flatnonzero(~_bad_starts(values, tally)))
+    values = _select_rows(values, np.flatnonzero(~_bad_starts(values, tally)))
     mend_lengths(values, tally)
     order = np.lexsort((-values["duration_ns"], values["start_ns"], values["rank"]))
-    values = _picked(values, order)
-    values = _picked(values, np.flatnonzero(~copies(values, tally)))
-    values = _picked(values, np.flatnonzero(~merge_nested_calls(values, tally)))
+    values = _select_rows(values, order)
+    values = _select_rows(values, np.flatnonzero(~find_copies(values, tally)))
+    values = _select_rows(values, np.flatnonzero(~merge_nested_calls(values, tally)))
     count_links(values, tally)
     rows = len(values["start_ns"])
     if not rows:
@@ -65,7 +65,7 @@ def finished(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.Data
     return table(EVENT_COLUMNS, values, rows), first
 
 
-def _picked(values: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
+def _select_rows(values: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
     if len(rows) == len(values["start_ns"]) and (np.diff(rows) == 1).all():
         return values
     return {name: column[rows] for name, column in values.items()}
@@ -122,7 +122,7 @@ def _next_starts(start: np.ndarray, lane: list[np.ndarray]) -> np.ndarray:
     return following
 
 
-def copies(values: dict[str, Any], tally: Tally) -> np.ndarray:
+def find_copies(values: dict[str, Any], tally: Tally) -> np.ndarray:
     """Return exact copies; count those that differ in their ids alone, which are kept.
 
     Two calls within one microsecond look alike in a recording with whole microseconds, but each
@@ -137,9 +137,9 @@ def copies(values: dict[str, Any], tally: Tally) -> np.ndarray:
     twin[:-1] |= again
     twin &= ~(is_kind(values, *DEVICE_TASKS) & (duration == 0)) & ~is_kind(values, "memory")
     rows = np.flatnonzero(twin)
-    found = np.zeros(len(start), bool)
+    is_copy = np.zeros(len(start), bool)
     if not len(rows):
-        return found
+        return is_copy
     keys = {"start": start[rows], "duration": duration[rows]}
     keys |= {c: getattr(values[c], "codes", values[c])[rows] for c in COPY_KEYS}
     alike = pd.DataFrame(keys).duplicated().to_numpy()
@@ -147,8 +147,8 @@ def copies(values: dict[str, Any], tally: Tally) -> np.ndarray:
     same = pd.DataFrame(keys | ids).duplicated().to_numpy() & ~is_kind(values, *NOT_COPIED)[rows]
     tally.add("duplicate_events", np.count_nonzero(same))
     tally.add("coinciding_events", np.count_nonzero(alike & ~same))
-    found[rows[same]] = True
-    return found
+    is_copy[rows[same]] = True
+    return is_copy
 
 
 def merge_nested_calls(values: dict[str, Any], tally: Tally) -> np.ndarray:
@@ -170,7 +170,7 @@ def merge_nested_calls(values: dict[str, Any], tally: Tally) -> np.ndarray:
         return dropped
     tally.add("nested_calls", len(inner))
     inner_rows, outer_rows = calls[inner], calls[outer[inner]]
-    values["correlation"] = _remapped(values, inner_rows, outer_rows)
+    values["correlation"] = _redirect_correlations(values, inner_rows, outer_rows)
     dropped[inner_rows] = True
     return dropped
 
@@ -197,18 +197,20 @@ def _enclosing(start: np.ndarray, end: np.ndarray, same_lane: np.ndarray) -> np.
     return outer
 
 
-def _remapped(values: dict[str, Any], inner_rows: np.ndarray, outer_rows: np.ndarray) -> np.ndarray:
+def _redirect_correlations(
+    values: dict[str, Any], inner_rows: np.ndarray, outer_rows: np.ndarray
+) -> np.ndarray:
     """Return the correlations with those of inner calls replaced, on calls and device rows."""
     correlation = values["correlation"].copy()
     orphan = correlation[outer_rows] < 0
     correlation[outer_rows[orphan]] = correlation[inner_rows[orphan]]
     target = correlation[outer_rows]
     keys = link_keys(values, correlation)
-    known, where = np.unique(keys[inner_rows], return_index=True)
+    inner_keys, where = np.unique(keys[inner_rows], return_index=True)
     linked = np.flatnonzero(is_kind(values, *DEVICE_TASKS, "sync"))
     linked = linked[correlation[linked] >= 0]
-    at = np.minimum(np.searchsorted(known, keys[linked]), len(known) - 1)
-    hit = known[at] == keys[linked]
+    at = np.minimum(np.searchsorted(inner_keys, keys[linked]), len(inner_keys) - 1)
+    hit = inner_keys[at] == keys[linked]
     correlation[linked[hit]] = target[where[at[hit]]]
     return correlation
 
@@ -221,16 +223,16 @@ def link_keys(values: dict[str, Any], correlation: np.ndarray) -> np.ndarray:
 def launches_of(values: dict[str, Any], rows: np.ndarray) -> np.ndarray:
     """Return the row of the call behind each of *rows*, or −1."""
     calls = np.flatnonzero(is_kind(values, "runtime") & (values["correlation"] >= 0))
-    found = np.full(len(rows), -1, np.int64)
+    launch = np.full(len(rows), -1, np.int64)
     if not len(calls):
-        return found
+        return launch
     keys = link_keys(values, values["correlation"])
-    known, where = np.unique(keys[calls], return_index=True)
+    call_keys, where = np.unique(keys[calls], return_index=True)
     wanted = keys[rows]
-    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-    hit = known[at] == wanted
-    found[hit] = calls[where[at[hit]]]
-    return found
+    at = np.minimum(np.searchsorted(call_keys, wanted), len(call_keys) - 1)
+    hit = call_keys[at] == wanted
+    launch[hit] = calls[where[at[hit]]]
+    return launch
 
 
 def count_links(values: dict[str, Any], tally: Tally) -> None:

@@ -49,7 +49,7 @@ def resident_blocks(
     >>> float(resident_blocks(256 * one, 64 * one, 0 * one, a100)[0])
     4.0
     """
-    known = (threads > 0) & (registers >= 0) & (shared_bytes >= 0)
+    is_complete = (threads > 0) & (registers >= 0) & (shared_bytes >= 0)
     warps = np.maximum(-(-threads // WARP), 1)
     per_warp = np.maximum(-(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT, REGISTER_UNIT)
     reserved = RESERVED_SHARED_BYTES if limits.capability >= (8, 0) else 0
@@ -62,7 +62,7 @@ def resident_blocks(
             np.full(len(threads), limits.blocks),
         ]
     )
-    return np.where(known, np.maximum(fits, 1).astype(float), np.nan)
+    return np.where(is_complete, np.maximum(fits, 1).astype(float), np.nan)
 
 
 def add_resident_blocks(values: dict[str, Any], limits: Mapping[int, Limits]) -> None:

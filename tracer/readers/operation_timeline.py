@@ -49,7 +49,7 @@ class _Operations(NamedTuple):
     start_ns: Ints
     duration_ns: Ints
 
-    def picked(self, rows: Ints | NDArray[np.bool_]) -> _Operations:
+    def select(self, rows: Ints | NDArray[np.bool_]) -> _Operations:
         """Return some rows."""
         return _Operations(*(column[rows] for column in self))
 
@@ -76,15 +76,15 @@ def read_timeline(raw: bytes, source: str) -> Trace:
         or model chunks, or no operation.
     """
     tally = Tally()
-    events = _decoded(raw, source)
-    found = _usable(_operations(events, source), tally)
-    if not len(found.step):
+    events = _decode(raw, source)
+    operations = _drop_unusable(_operations(events, source), tally)
+    if not len(operations.step):
         raise TraceError(f"{source}: no operation of this timeline has a time; record it again")
-    stages, replicas = int(found.stage.max()) + 1, int(found.dp.max()) + 1
+    stages, replicas = int(operations.stage.max()) + 1, int(operations.dp.max()) + 1
     if stages * replicas > MOST_RANKS:
         raise TraceError(f"{source}: more than {MOST_RANKS} ranks in one timeline; split it")
-    origin = int(found.start_ns.min())
-    found = found._replace(start_ns=found.start_ns - origin)
+    origin = int(operations.start_ns.min())
+    operations = operations._replace(start_ns=operations.start_ns - origin)
     meta = TraceMeta(
         format="timeline",
         source=source,
@@ -93,10 +93,10 @@ def read_timeline(raw: bytes, source: str) -> Trace:
         warnings=tally.counts(),
         extra={"origin_ns": origin, SHAPE: {"dp": replicas, "pp": stages}},
     )
-    return Trace(_events(found, found.dp * stages + found.stage), meta)
+    return Trace(_events(operations, operations.dp * stages + operations.stage), meta)
 
 
-def _decoded(raw: bytes, source: str) -> list[Any]:
+def _decode(raw: bytes, source: str) -> list[Any]:
     import msgspec
 
     arguments = msgspec.defstruct(
@@ -163,58 +163,58 @@ def _operations(events: list[Any], source: str) -> _Operations:
     )
 
 
-def _thread(key: tuple[int, int], found: re.Match[str] | None, source: str) -> tuple[int, int, int]:
+def _thread(key: tuple[int, int], match: re.Match[str] | None, source: str) -> tuple[int, int, int]:
     """Return stage, tensor-parallel rank and lane of a thread."""
-    if found is None or found[3] not in LANES:
+    if match is None or match[3] not in LANES:
         raise TraceError(
             f"{source}: thread {key[1]} of process {key[0]} is not named "
             "'PP rank ..., TP rank ..., compute' or the like"
         )
-    return int(found[1]), int(found[2]), LANES.index(found[3])
+    return int(match[1]), int(match[2]), LANES.index(match[3])
 
 
 def _ids(values: list[int | None]) -> Ints:
     return np.array([-1 if value is None else value for value in values], np.int64)
 
 
-def _usable(found: _Operations, tally: Tally) -> _Operations:
+def _drop_unusable(operations: _Operations, tally: Tally) -> _Operations:
     """Drop operations without a time or a place, and repeated ones; count them."""
-    bad = found.start_ns < 0
-    unplaced = ~bad & ((found.step < 0) | (found.place < 0))
+    bad = operations.start_ns < 0
+    unplaced = ~bad & ((operations.step < 0) | (operations.place < 0))
     tally.add("bad_timestamp", np.count_nonzero(bad))
     tally.add("unreadable_events", np.count_nonzero(unplaced))
-    found = found.picked(~bad & ~unplaced)
-    negative = found.duration_ns < 0
+    operations = operations.select(~bad & ~unplaced)
+    negative = operations.duration_ns < 0
     tally.add("negative_duration", np.count_nonzero(negative))
-    found = found._replace(duration_ns=np.where(negative, 0, found.duration_ns))
-    identity = {"name": found.name.codes}
-    identity |= {c: getattr(found, c) for c in ("dp", "stage", "lane", "step", "place")}
+    operations = operations._replace(duration_ns=np.where(negative, 0, operations.duration_ns))
+    identity = {"name": operations.name.codes}
+    identity |= {c: getattr(operations, c) for c in ("dp", "stage", "lane", "step", "place")}
     again = pd.DataFrame(identity).duplicated().to_numpy()
     tally.add("duplicate_events", np.count_nonzero(again))
-    return found.picked(~again)
+    return operations.select(~again)
 
 
-def _events(found: _Operations, rank: Ints) -> pd.DataFrame:
+def _events(operations: _Operations, rank: Ints) -> pd.DataFrame:
     """Return the event table: the operations, and an annotation per rank and step around them."""
     groups = pd.DataFrame(
-        {"rank": rank, "step": found.step, "start": found.start_ns,
-         "end": found.start_ns + found.duration_ns}
+        {"rank": rank, "step": operations.step, "start": operations.start_ns,
+         "end": operations.start_ns + operations.duration_ns}
     ).groupby(["rank", "step"])  # fmt: skip
     begin, end = groups["start"].min(), groups["end"].max()
     steps = begin.index.get_level_values("step")
     count, marks = len(rank), len(begin)
-    names = [*found.name.categories, *(f"step {number}" for number in steps.unique())]
-    mark = len(found.name.categories) + pd.factorize(steps)[0]
+    names = [*operations.name.categories, *(f"step {number}" for number in steps.unique())]
+    mark = len(operations.name.categories) + pd.factorize(steps)[0]
     values: dict[str, Any] = {
-        "name": np.concatenate([mark, found.name.codes.astype(np.int64)]),
+        "name": np.concatenate([mark, operations.name.codes.astype(np.int64)]),
         "kind": np.repeat([1, 0], [marks, count]),
         "rank": np.concatenate([begin.index.get_level_values("rank"), rank]),
         "device": np.repeat([-1, 0], [marks, count]),
-        "stream": np.concatenate([np.full(marks, -1), found.lane]),
+        "stream": np.concatenate([np.full(marks, -1), operations.lane]),
         "thread": np.repeat([0, -1], [marks, count]),
-        "start_ns": np.concatenate([begin, found.start_ns]),
-        "duration_ns": np.concatenate([end - begin, found.duration_ns]),
-        "sequence": np.concatenate([steps, found.place]),
+        "start_ns": np.concatenate([begin, operations.start_ns]),
+        "duration_ns": np.concatenate([end - begin, operations.duration_ns]),
+        "sequence": np.concatenate([steps, operations.place]),
     }
     order = np.lexsort((-values["duration_ns"], values["start_ns"], values["rank"]))
     values = {name: column[order] for name, column in values.items()}

@@ -169,14 +169,16 @@ def _column(values: pa.ChunkedArray) -> Any:
 
 
 def _meta(fields: dict[str, Any]) -> TraceMeta:
-    found = _known(TraceMeta, fields)
-    found["devices"] = tuple(Device(**_known(Device, d)) for d in found.get("devices", ()))
+    values = _select_fields(TraceMeta, fields)
+    values["devices"] = tuple(
+        Device(**_select_fields(Device, d)) for d in values.get("devices", ())
+    )
     for name in ("ranks", "unprofiled_step_ns", "profiled_step_ns"):
-        found[name] = tuple(found.get(name, ()))
-    return TraceMeta(**found)
+        values[name] = tuple(values.get(name, ()))
+    return TraceMeta(**values)
 
 
-def _known(declared: type, fields: dict[str, Any]) -> dict[str, Any]:
+def _select_fields(declared: type, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the *fields* that the class has; a later version may have written more."""
     names = {field.name for field in dataclasses.fields(declared)}
     return {name: value for name, value in fields.items() if name in names}

@@ -69,7 +69,7 @@ def trainer_callback(*, out: str | Path | None = None, steps: int = 5, **setting
     RecordError
         The package transformers is not installed.
     """
-    base = _need("transformers", "TrainerCallback")
+    base = _import_base("transformers", "TrainerCallback")
 
     class ForetraceCallback(base):  # type: ignore[misc,valid-type]
         """Records the first few dozen steps."""
@@ -109,7 +109,7 @@ def lightning_callback(*, out: str | Path | None = None, steps: int = 5, **setti
     RecordError
         Neither lightning nor pytorch_lightning is installed.
     """
-    base = _need("lightning.pytorch", "Callback", "pytorch_lightning")
+    base = _import_base("lightning.pytorch", "Callback", "pytorch_lightning")
 
     class ForetraceCallback(base):  # type: ignore[misc,valid-type]
         """Records the first few dozen steps."""
@@ -148,7 +148,7 @@ def _lightning_job(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _need(package: str, name: str, other: str | None = None) -> Any:
+def _import_base(package: str, name: str, other: str | None = None) -> Any:
     for candidate in filter(None, (package, other)):
         try:
             return getattr(import_module(candidate), name)

@@ -157,7 +157,7 @@ def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
     cpus: list[int] = []
     size = None
     with torch.random.fork_rng(devices=[]):
-        batches = alone(loader)
+        batches = iterate_alone(loader)
         began = time.perf_counter_ns()
         while batches is not None and len(walls) < FETCHES:
             wall, cpu = time.perf_counter_ns(), time.process_time_ns()
@@ -176,7 +176,7 @@ def _fetch_cost(loader: Any) -> tuple[int | None, float | None, int | None]:
     return wall // count, round(min(cpu / max(wall, 1), 1.0), 4), size
 
 
-def alone(loader: Any) -> Any:
+def iterate_alone(loader: Any) -> Any:
     """Return an iterator over the batches of *loader* that works in this process."""
     from torch.utils.data import DataLoader
 

@@ -36,7 +36,7 @@ def probe() -> dict[str, Any]:
     ``products`` (rates by kind of product and size, see `products`),
     ``has_bf16`` (whether bf16 products are faster than fp32), ``cpu`` and ``memory_bytes``.
     """
-    return _described(_measured(0))
+    return _describe_machine(_measure_rates(0))
 
 
 def probe_again() -> tuple[dict[str, Any], float]:
@@ -46,8 +46,8 @@ def probe_again() -> tuple[dict[str, Any], float]:
     runs on a machine makes it slower, never faster. The disagreement is the median over all
     rates, as a share of the slower one.
     """
-    first, second = _measured(0), _measured(1)
-    return _described(_faster(first, second)), disagreement(first, second)
+    first, second = _measure_rates(0), _measure_rates(1)
+    return _describe_machine(_faster(first, second)), disagreement(first, second)
 
 
 def disagreement(first: dict[str, Any], second: dict[str, Any]) -> float:
@@ -65,7 +65,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _measured(turn: int) -> dict[str, Any]:
+def _measure_rates(turn: int) -> dict[str, Any]:
     """Return the rates of the first (0) or second (1) measurement at torch's number of threads."""
     import torch
 
@@ -91,7 +91,7 @@ def _rates(usable: int, threads: int, turn: int) -> dict[str, Any]:  # noqa: ARG
         }
 
 
-def _described(rates: dict[str, Any]) -> dict[str, Any]:
+def _describe_machine(rates: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     return {

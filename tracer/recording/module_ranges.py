@@ -15,7 +15,7 @@ PREFIX = "##"
 
 
 @contextmanager
-def annotated_modules(model: Any) -> Iterator[int]:
+def annotate_modules(model: Any) -> Iterator[int]:
     """Put ranges around the forward calls of *model* and all its modules while this is open.
 
     Gives the number of modules with ranges: 0 without a model, and for a compiled one, where hooks

@@ -24,7 +24,7 @@ class Updates:
         self._began = 0
 
     @contextmanager
-    def watched(self, optimizer: Any) -> Iterator[None]:
+    def watch(self, optimizer: Any) -> Iterator[None]:
         """Note every update of *optimizer* while this is open; a wrapped one is found."""
         inner = getattr(optimizer, "optimizer", optimizer)
         if not hasattr(inner, "register_step_pre_hook"):

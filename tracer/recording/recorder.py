@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from foretrace.errors import RecordError
-from foretrace.tracer.recording.module_ranges import annotated_modules
+from foretrace.tracer.recording.module_ranges import annotate_modules
 from foretrace.tracer.recording.optimizer_timer import Updates
 from foretrace.tracer.recording.profiler_window import ProfilerWindow, step_range
 from foretrace.tracer.recording.shapes import add_shapes
@@ -103,7 +103,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         """Begin the first block."""
-        self._watch.enter_context(self._updates.watched(self.job.optimizer))
+        self._watch.enter_context(self._updates.watch(self.job.optimizer))
         self._begin()
         return self
 
@@ -157,7 +157,7 @@ class Recorder:
         kind = self._waiting[0].kind
         self._synchronize()
         if kind in ("profiled", "rehearsal", "shapes"):
-            self._running.enter_context(annotated_modules(self.job.model))
+            self._running.enter_context(annotate_modules(self.job.model))
             window = ProfilerWindow(shapes=kind == "shapes")
             window.start()
             self._running.callback(window.stop)

@@ -44,12 +44,12 @@ def add_shapes(timed: Path, shaped: Path, counted: list[tuple[str, int, int]]) -
         return 0
     unmatched = 0
     for step in _steps(recording):
-        for event, twin in _paired(step, steps[-1]):
+        for event, twin in _pair_events(step, steps[-1]):
             if twin is None:
                 unmatched += 1
                 continue
-            args, known = event.setdefault("args", {}), twin.get("args", {})
-            args.update({key: known[key] for key in COPIED if key in known})
+            args, others = event.setdefault("args", {}), twin.get("args", {})
+            args.update({key: others[key] for key in COPIED if key in others})
     timed.write_text(json.dumps(recording), "utf-8")
     return unmatched
 
@@ -69,14 +69,16 @@ def _put_flops(recording: dict[str, Any], counted: list[tuple[str, int, int]]) -
         near = sorted(flops)
         for event in events:
             start = round(event["ts"] * 1000)
-            closest = min(near, key=lambda known: abs(known - start))
+            closest = min(near, key=lambda stamp: abs(stamp - start))
             if abs(closest - start) <= 1_000:  # noqa: PLR2004 - the JSON rounds to ns, old ones to us
                 event.setdefault("args", {})["flops"] = flops[closest]
 
 
 def _operators(recording: dict[str, Any]) -> list[dict[str, Any]]:
-    found = [e for e in recording["traceEvents"] if e.get("ph") == "X" and e.get("cat") == "cpu_op"]
-    return sorted(found, key=lambda e: (e["ts"], -e["dur"]))
+    operators = [
+        e for e in recording["traceEvents"] if e.get("ph") == "X" and e.get("cat") == "cpu_op"
+    ]
+    return sorted(operators, key=lambda e: (e["ts"], -e["dur"]))
 
 
 def _steps(recording: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
@@ -93,7 +95,7 @@ def _steps(recording: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
             yield step
 
 
-def _paired(
+def _pair_events(
     step: list[dict[str, Any]], model: list[dict[str, Any]]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Pair the n-th operator of each name with its n-th in *model*, where both have as many."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.shaped_network.training import RankTraining, timed
+from benchmarks.shaped_network.training import RankTraining, time_steps
 
 
 class Clock:
@@ -26,7 +26,7 @@ def test_a_step_and_its_forward_are_timed_each() -> None:
     def step() -> None:
         clock.forwards += 2
 
-    steps, forwards = timed(step, clock, 3)  # type: ignore[arg-type]
+    steps, forwards = time_steps(step, clock, 3)  # type: ignore[arg-type]
     assert len(steps) == 3
     assert min(steps) > 0
     assert forwards == [14, 14, 14]
@@ -34,7 +34,7 @@ def test_a_step_and_its_forward_are_timed_each() -> None:
 
 def test_without_a_clock_forwards_are_unknown() -> None:
     """As in a pipeline, where forwards wait for each other."""
-    assert timed(lambda: None, None, 2)[1] == []
+    assert time_steps(lambda: None, None, 2)[1] == []
 
 
 def test_a_rank_makes_its_own_number_of_steps() -> None:

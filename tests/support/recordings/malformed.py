@@ -212,7 +212,7 @@ ODD_TRACES = (
         kernels=11,
     ),
 )
-"""Oddities of the public recordings and of damaged files, all of them usable."""
+"""Data issues of the public recordings and of damaged files, all of them usable."""
 
 REFUSED = (
     Case(

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-from foretrace.tracer.calibration.align_calls import aligned  # noqa: E402 - needs torch
+from foretrace.tracer.calibration.align_calls import align  # noqa: E402 - needs torch
 from foretrace.tracer.calibration.calibrate import calibrate, where  # noqa: E402
 from foretrace.tracer.calibration.fake_run import JobChange  # noqa: E402
 from foretrace.tracer.calibration.fake_tensors import without_data  # noqa: E402
 from foretrace.tracer.calibration.inputs import Inputs  # noqa: E402
 from foretrace.tracer.calibration.loader_handoff import handover_time  # noqa: E402
-from foretrace.tracer.calibration.operator_log import Call, Operand, logged_step  # noqa: E402
+from foretrace.tracer.calibration.operator_log import Call, Operand, log_step  # noqa: E402
 from foretrace.tracer.calibration.operator_timer import Stopwatch  # noqa: E402
 from foretrace.tracer.calibration.segment_timer import checkpoint_times, update_times  # noqa: E402
 
@@ -112,9 +112,9 @@ def test_a_step_without_data_runs_the_same_operators(variant: dict[str, Any]) ->
     """Names, phases and order are those of a real step."""
     job = build(**variant)
     job.step()
-    real = logged_step(job, is_real=True)
+    real = log_step(job, is_real=True)
     with without_data():
-        fake = logged_step(build(**variant), is_real=False)
+        fake = log_step(build(**variant), is_real=False)
     assert names(fake) == names(real)
     assert {"forward", "backward"} == {call.phase for call in real}
 
@@ -123,7 +123,7 @@ def test_views_and_the_update_are_not_logged() -> None:
     """What costs nothing, and what is timed as a whole, is left out; the update happens."""
     job = build()
     before = job.model.head.weight.detach().clone()
-    operators = {call.operator for call in logged_step(job, is_real=True)}
+    operators = {call.operator for call in log_step(job, is_real=True)}
     assert not operators & {"aten::view", "aten::t", "aten::detach", "aten::sqrt", "aten::addcdiv_"}
     assert "aten::convolution_backward" in operators
     assert not torch.equal(before, job.model.head.weight)
@@ -134,7 +134,7 @@ def test_without_data_nothing_is_updated() -> None:
     """The optimizer of a job without data is left out, and shared weights stay shared."""
     with without_data():
         job = build(channels_last=True)
-        logged_step(job, is_real=False)
+        log_step(job, is_real=False)
     assert job.model.head.weight is job.model.words.weight
     assert not job.optimizer.state
 
@@ -156,10 +156,10 @@ def test_alignment_keeps_order_and_phase() -> None:
         call(mm, (2, 4), (4, 5)),
         call(mm, (2, 4), (4, 5), phase="backward"),
     ]
-    assert aligned(before, after) == [-1, 1, 2, -1]
-    assert aligned([before[0], before[2]], [after[2]]) == [1]
-    assert aligned(before, []) == []
-    assert aligned([], after) == [-1] * 4
+    assert align(before, after) == [-1, 1, 2, -1]
+    assert align([before[0], before[2]], [after[2]]) == [1]
+    assert align(before, []) == []
+    assert align([], after) == [-1] * 4
 
 
 def test_every_operator_can_be_timed_alone() -> None:
@@ -347,10 +347,10 @@ def test_known_times_are_taken_again_when_the_other_form_is() -> None:
     change = changed("batch_size(n=4)", samples=4)
     calibrate(build(), build, [change], seconds=10, keep=kept.update)
     again: dict[Any, Any] = {}
-    calibrate(build(), build, [change], seconds=10, known=kept, keep=again.update)
+    calibrate(build(), build, [change], seconds=10, earlier=kept, keep=again.update)
     assert again == {}
     del kept[next(key for key in kept if key[0] == "aten::convolution")]
-    calibrate(build(), build, [change], seconds=10, known=kept, keep=again.update)
+    calibrate(build(), build, [change], seconds=10, earlier=kept, keep=again.update)
     assert {key[0] for key in again} == {"aten::convolution"}
     assert len(again) == 2
 

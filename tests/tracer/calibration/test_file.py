@@ -19,7 +19,7 @@ from foretrace.tracer.calibration.file import (
     Timing,
     Where,
     merge,
-    packed,
+    pack_table,
     read,
     write,
 )
@@ -74,7 +74,7 @@ def test_whose_it_is_comes_back(tmp_path: Path) -> None:
     assert read(path)[1].parameter_bytes == {"model": 80}
     content = pa.table({name: [value] for name, value in vars(MM).items()})
     described = {"device": "a CPU", "threads": 1, "torch": "2.13", "job": "job"}
-    path.write_bytes(packed(content, described))
+    path.write_bytes(pack_table(content, described))
     assert read(path)[1] == HERE
 
 
@@ -112,7 +112,7 @@ def test_what_does_not_go_together_is_refused(
 
 def _without(column: str) -> bytes:
     content = pa.table({"change": [""], "list": ["before"], "device": ["x"]})
-    return packed(content.drop_columns([column]), {})
+    return pack_table(content.drop_columns([column]), {})
 
 
 def _other() -> bytes:

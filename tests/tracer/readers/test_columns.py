@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.tracer.data_issues import ODDITIES, Tally, sentences
+from foretrace.tracer.data_issues import DATA_ISSUES, Tally, sentences
 from foretrace.tracer.readers.columns import (
     categorical,
     from_codes,
     integers,
     nanoseconds,
     quantities,
-    recoded,
+    recode,
     small,
 )
 from foretrace.tracer.readers.kineto.decode import Arguments, decode
@@ -107,9 +107,7 @@ def test_a_start_that_is_text_among_times_since_1970() -> None:
 
 def test_renaming_merges_and_forgets() -> None:
     """Equal new names become one category; None is unknown, and unknown stays so."""
-    renamed = recoded(
-        from_codes(np.array([0, 1, 2, -1]), ["a", "A", "?"]), {"a": "a", "A": "a"}.get
-    )
+    renamed = recode(from_codes(np.array([0, 1, 2, -1]), ["a", "A", "?"]), {"a": "a", "A": "a"}.get)
 
     assert renamed.codes.tolist() == [0, 0, -1, -1]
     assert renamed.categories.tolist() == ["a"]
@@ -117,13 +115,13 @@ def test_renaming_merges_and_forgets() -> None:
 
 def test_every_counter_is_declared_once_and_reads_as_a_sentence() -> None:
     """Names are unique, sentences take a count, and the gravest come first."""
-    names = [oddity.name for oddity in ODDITIES]
+    names = [issue.name for issue in DATA_ISSUES]
     said = sentences(dict.fromkeys(names, 3))
 
     assert len(names) == len(set(names))
     assert len(said) == len(names)
     assert said[0].startswith("3 ranks share no collective")
-    with pytest.raises(AssertionError, match="undeclared oddity 'typo'"):
+    with pytest.raises(AssertionError, match="undeclared issue 'typo'"):
         Tally().add("typo")
 
 

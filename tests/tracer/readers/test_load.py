@@ -21,7 +21,7 @@ UNUSABLE = [case for case in CASES if case.error is not None]
 
 @pytest.mark.parametrize("case", USABLE, ids=lambda case: case.name)
 def test_odd_files_load_with_named_warnings(case: Case, tmp_path: Path) -> None:
-    """Exactly the oddities in the file are counted, and no kernel is lost without a count."""
+    """Exactly the issues in the file are counted, and no kernel is lost without a count."""
     trace = load(case.write(tmp_path))
 
     assert case.warnings == trace.meta.warnings

@@ -10,7 +10,7 @@ import pytest
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.load import load, save
-from foretrace.tracer.readers.merge_ranks import merged
+from foretrace.tracer.readers.merge_ranks import join_ranks
 from tests.support.recordings.bent import Event, base, device, host, text
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def rank(number: int, starts: list[float], late: float = 0, **root: Any) -> Trac
 
 def test_clocks_are_aligned_on_the_ends_of_collectives() -> None:
     """Rank 1's clock is 7 µs late; it arrives at other times, but leaves with rank 0."""
-    both = merged([rank(0, [10, 40, 70]), rank(1, [25, 50, 85], late=7)])
+    both = join_ranks([rank(0, [10, 40, 70]), rank(1, [25, 50, 85], late=7)])
     ends = both.events["start_ns"] + both.events["duration_ns"]
     kernels = both.events["kind"] == "kernel"
 
@@ -49,7 +49,7 @@ def test_clocks_are_aligned_on_the_ends_of_collectives() -> None:
 
 def test_recorded_origins_are_honoured() -> None:
     """Two base times 2 µs apart shift a rank by 2 µs before anything is estimated."""
-    both = merged(
+    both = join_ranks(
         [rank(0, [], baseTimeNanoseconds=10_000), rank(1, [], baseTimeNanoseconds=12_000)]
     )
 
@@ -61,7 +61,7 @@ def test_what_was_odd_adds_up_but_shares_do_not() -> None:
     """Two ranks with 3 dropped copies each have 6; two disturbed by 40 % were not by 80 %."""
     known = {"duplicate_events": 3, "cpu_taken_away": 40}
     traces = [rank(number, [10]) for number in (0, 1)]
-    both = merged([replace(t, meta=replace(t.meta, warnings=known)) for t in traces])
+    both = join_ranks([replace(t, meta=replace(t.meta, warnings=known)) for t in traces])
 
     assert both.meta.warnings == {"duplicate_events": 6, "cpu_taken_away": 40}
 
@@ -69,7 +69,7 @@ def test_what_was_odd_adds_up_but_shares_do_not() -> None:
 def test_origins_a_day_apart_cannot_be_compared() -> None:
     """Clocks that were never set start together."""
     day = 24 * 3600 * 10**9
-    both = merged([rank(0, []), rank(1, [], baseTimeNanoseconds=day)])
+    both = join_ranks([rank(0, []), rank(1, [], baseTimeNanoseconds=day)])
 
     assert both.events["start_ns"].tolist() == [0, 0]
 
@@ -81,7 +81,7 @@ def test_what_is_left_of_the_disagreement_is_reported() -> None:
     length[-1] += 1_000
     changed = type(second)(second.events.assign(duration_ns=length), second.meta)
 
-    clocks = merged([first, changed]).meta.extra["rank_clocks"]
+    clocks = join_ranks([first, changed]).meta.extra["rank_clocks"]
 
     assert (clocks["1"]["offset_ns"], clocks["end_spread_ns"]) == (0, 1_000)
 
@@ -95,8 +95,8 @@ def test_send_and_receive_align_only_as_an_all_to_all() -> None:
         return read_kineto(text(root), f"r{number}.json")
 
     everyone = host("user_annotation", "nccl:all_to_all", 4, 1)
-    pair = merged([sending(0), sending(1)])
-    all_ranks = merged([sending(0, everyone), sending(1, everyone)])
+    pair = join_ranks([sending(0), sending(1)])
+    all_ranks = join_ranks([sending(0, everyone), sending(1, everyone)])
 
     assert pair.meta.extra["rank_clocks"]["1"]["collectives"] == 0
     assert all_ranks.meta.extra["rank_clocks"]["1"]["collectives"] == 1
@@ -110,7 +110,7 @@ def test_collectives_of_the_host_align_where_there_is_no_device() -> None:
         root = {"distributedInfo": {"rank": number}, "traceEvents": [event]}
         return read_kineto(text(root), f"r{number}.json")
 
-    both = merged([on_cpu(0, 0), on_cpu(1, 3)])
+    both = join_ranks([on_cpu(0, 0), on_cpu(1, 3)])
 
     assert both.meta.extra["rank_clocks"]["1"] == {"offset_ns": -3_000, "collectives": 1}
 
@@ -132,12 +132,12 @@ def test_files_without_a_rank_get_the_place_they_were_given_in(tmp_path: Path) -
 def test_the_same_rank_twice_is_refused() -> None:
     """Two files of one rank are two recordings, not one job."""
     with pytest.raises(TraceError, match=r"r1\.json: rank 1, like r1\.json; give each rank once"):
-        merged([rank(1, []), rank(1, [])])
+        join_ranks([rank(1, []), rank(1, [])])
 
 
 def test_a_merged_file_is_not_merged_again(tmp_path: Path) -> None:
     """It holds its ranks already; loading it alone gives them back."""
-    both = merged([rank(0, [10]), rank(1, [12])])
+    both = join_ranks([rank(0, [10]), rank(1, [12])])
     path = save(both, tmp_path / "both.parquet")
 
     assert load([path]).meta.ranks == (0, 1)

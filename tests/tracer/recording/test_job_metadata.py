@@ -13,7 +13,7 @@ from foretrace.tracer.recording.job_metadata import (
     tensor_bytes,
 )
 from foretrace.tracer.recording.machine_probe import cores, probe, probe_again
-from foretrace.tracer.recording.module_ranges import annotated_modules
+from foretrace.tracer.recording.module_ranges import annotate_modules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,14 +112,14 @@ def test_a_model_that_calls_itself_keeps_its_ranges_in_order() -> None:
     """Ranges close also when a forward fails, and a compiled model gets none."""
     layer = torch.nn.Linear(2, 2)
     model = torch.nn.Sequential(layer, layer)
-    with annotated_modules(model) as count:
+    with annotate_modules(model) as count:
         assert count == 2
         with pytest.raises(RuntimeError):
             model(torch.ones(1, 3))
         model(torch.ones(1, 2))
-    with annotated_modules(torch.compile(model, backend="eager")) as count:
+    with annotate_modules(torch.compile(model, backend="eager")) as count:
         assert count == 0
-    with annotated_modules(None) as count:
+    with annotate_modules(None) as count:
         assert count == 0
 
 

@@ -30,7 +30,7 @@ def test_each_step_has_the_time_of_its_updates(*, wrapped: bool) -> None:
     """Two updates in the first step, one in the second; afterwards nothing is known any more."""
     inner, updates = optimizer(), Updates()
     stamps = [time.perf_counter_ns()]
-    with updates.watched(SimpleNamespace(optimizer=inner) if wrapped else inner):
+    with updates.watch(SimpleNamespace(optimizer=inner) if wrapped else inner):
         for count in (2, 1):
             for _ in range(count):
                 inner.step()
@@ -45,7 +45,7 @@ def test_each_step_has_the_time_of_its_updates(*, wrapped: bool) -> None:
 def test_hooks_are_gone_afterwards() -> None:
     """An update outside is not noted."""
     inner, updates = optimizer(), Updates()
-    with updates.watched(inner):
+    with updates.watch(inner):
         pass
     begin = time.perf_counter_ns()
     inner.step()
@@ -56,7 +56,7 @@ def test_hooks_are_gone_afterwards() -> None:
 def test_what_has_no_hooks_is_left_alone() -> None:
     """Such as no optimizer at all."""
     updates = Updates()
-    with updates.watched(None):
+    with updates.watch(None):
         pass
 
     assert updates.per_step([0, 1]) == []

@@ -206,8 +206,8 @@ def _shape(namespace: str, device: str, mbit: int | None) -> None:
     """Replace the queue of *device*; whatever waits in it is lost, so nothing may."""
     command = ("tc", "-n", namespace, "qdisc")
     if mbit is None:
-        found = _json("tc", "-n", namespace, "-j", "qdisc", "show", "dev", device)
-        if any(queue["kind"] == "tbf" for queue in found):
+        queues = _json("tc", "-n", namespace, "-j", "qdisc", "show", "dev", device)
+        if any(queue["kind"] == "tbf" for queue in queues):
             _run(*command, "delete", "dev", device, "root")
         return
     bucket = ("rate", f"{mbit}mbit", "burst", str(BURST_BYTES), "latency", QUEUE_LIMIT)
@@ -229,8 +229,8 @@ def _namespaces() -> list[str]:
 
 def _json(*command: str) -> list[dict[str, Any]]:
     """Return the list that *command* prints; some print nothing for an empty one."""
-    found: list[dict[str, Any]] = json.loads(_run(*command) or "[]")
-    return found
+    entries: list[dict[str, Any]] = json.loads(_run(*command) or "[]")
+    return entries
 
 
 def _run(*command: str) -> str:

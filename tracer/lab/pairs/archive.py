@@ -45,7 +45,7 @@ def pack(
     left_out = []
     for pair in sorted(folder.glob(f"*/*{PAIR}"), key=lambda p: p.stat().st_mtime_ns):
         files = {path: _tar_bytes(path) for path in _files(pair)}
-        home = next((held for held in contents if _fits(held, files, limit)), None)
+        home = next((content for content in contents if _fits(content, files, limit)), None)
         if home is None and len(contents) < archives and _fits({}, files, limit):
             home = {}
             contents.append(home)
@@ -55,9 +55,9 @@ def pack(
             home.update(files)
     out.mkdir(parents=True, exist_ok=True)
     paths = []
-    for number, held in enumerate(contents, 1):
+    for number, content in enumerate(contents, 1):
         paths.append(out / f"{stem}-{number}.tar")
-        write_tar(paths[-1], folder, held)
+        write_tar(paths[-1], folder, content)
     return paths, left_out
 
 
@@ -68,8 +68,8 @@ def _files(pair: Path) -> list[Path]:
     return [pair, *recordings, *([calibration] if calibration.exists() else [])]
 
 
-def _fits(held: dict[Path, int], files: dict[Path, int], limit: int) -> bool:
-    return sum({**held, **files}.values()) + TAIL_BYTES <= limit
+def _fits(content: dict[Path, int], files: dict[Path, int], limit: int) -> bool:
+    return sum({**content, **files}.values()) + TAIL_BYTES <= limit
 
 
 def _tar_bytes(path: Path) -> int:

@@ -38,8 +38,8 @@ def calibrate_pair(
         change = JobChange.of(scenario, builders[1])
         if change.name not in KNOWN:
             return []
-        found = calibrate(job, builders[0], [change], seconds=seconds)
-        write(found.rows, found.where, out)
+        result = calibrate(job, builders[0], [change], seconds=seconds)
+        write(result.rows, result.where, out)
     except (ImportError, RuntimeError, ValueError, OSError) as error:
         return [f"{type(error).__name__}: {error}"]
-    return found.left_out
+    return result.left_out

@@ -39,18 +39,18 @@ def write_cards(folder: Path, out: Path) -> list[Path]:
 
 
 def _card(pairs: list[dict[str, Any]]) -> dict[str, Any]:
-    known = pairs[0]["before"]["facts"]
+    facts = pairs[0]["before"]["facts"]
     return {
         "model": pairs[0]["model"],
         "hardware": pairs[0]["hardware"],
-        "machine": known["machine"],
-        "framework": known["framework"],
+        "machine": facts["machine"],
+        "framework": facts["framework"],
         "python": platform.python_version(),
         "system": platform.system() + " " + platform.machine(),
-        "command": known["command"],
-        "batch_size": known["batch_size"],
-        "optimizer": known["optimizer"],
-        "warnings": sentences(known["warnings"]),
+        "command": facts["command"],
+        "batch_size": facts["batch_size"],
+        "optimizer": facts["optimizer"],
+        "warnings": sentences(facts["warnings"]),
         "pairs": [_row(pair) for pair in pairs],
     }
 

@@ -82,8 +82,8 @@ def pair_members(where: str | Path) -> dict[str, Callable[[], bytes]]:
     where = Path(where)
     if not where.is_dir():
         return members(where)
-    found = sorted([*where.rglob("*.json*"), *where.rglob(f"*{CALIBRATION}")])
-    return {path.relative_to(where).as_posix(): path.read_bytes for path in found}
+    paths = sorted([*where.rglob("*.json*"), *where.rglob(f"*{CALIBRATION}")])
+    return {path.relative_to(where).as_posix(): path.read_bytes for path in paths}
 
 
 def read_pair(files: dict[str, Callable[[], bytes]], name: str, where: str | Path) -> Pair:
@@ -101,10 +101,10 @@ def members(path: Path) -> dict[str, Any]:
     """Return name -> function that gives the content, for the plain files of an archive."""
     try:
         with tarfile.open(path) as archive:
-            held = {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
+            contents = {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
         raise TraceError(f"{path} is no archive of record-pairs or -network: {error}") from error
-    return {name: io.BytesIO(content).getvalue for name, content in held.items()}
+    return {name: io.BytesIO(content).getvalue for name, content in contents.items()}
 
 
 def _pairs(files: dict[str, Any], where: Path) -> list[Pair]:

@@ -93,7 +93,7 @@ class Bench:
         after = self._side(wanted[1])
         recorder, ratio, noise = self._interleave(before, after)
         if self._kept is None:
-            self._kept = before, self._exported(before, recorder, f"{change.name}.before")
+            self._kept = before, self._export(before, recorder, f"{change.name}.before")
         described = self._kept[1]
         return {
             "model": self.model.name,
@@ -200,9 +200,9 @@ class Bench:
         recorder = Recorder(side.job, blocks)
         with side.running() as run, recorder:
             drive(run, recorder)
-        return self._exported(side, recorder, name)
+        return self._export(side, recorder, name)
 
-    def _exported(self, side: Side, recorder: Recorder, name: str) -> dict[str, Any]:
+    def _export(self, side: Side, recorder: Recorder, name: str) -> dict[str, Any]:
         """Write what *recorder* has; return the file's name and the facts."""
         recorder.export(self.folder / f"{name}.json")
         command = "foretrace record-pairs" + (" --cpu" if self.cpu else "")

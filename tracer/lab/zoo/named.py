@@ -63,9 +63,9 @@ def find_model(name: str) -> Model:
 
 def _torchvision(name: str, model: str) -> Model:
     models = import_module("torchvision.models")
-    known = models.list_models(module=models)
-    if model not in known:
-        raise RecordError(f"torchvision has no classifier {model!r}: {', '.join(known)}")
+    listed = models.list_models(module=models)
+    if model not in listed:
+        raise RecordError(f"torchvision has no classifier {model!r}: {', '.join(listed)}")
     needed = next((size for begin, size in FIXED.items() if model.startswith(begin)), None)
 
     def shape(image: int, samples: int) -> ModelShape:
@@ -76,15 +76,15 @@ def _torchvision(name: str, model: str) -> Model:
 
 
 def _transformers(name: str, model: str) -> Model:
-    found = configured(model, {})
-    small = configured(model, {"num_hidden_layers": SMALL_LAYERS})
-    is_image = hasattr(found.config, "image_size")
+    configuration = configure(model, {})
+    small = configure(model, {"num_hidden_layers": SMALL_LAYERS})
+    is_image = hasattr(configuration.config, "image_size")
 
     def shape(layers: dict[str, int], samples: int, length: int) -> ModelShape:
         data = (
-            {"image": found.config.image_size, "classes": found.config.num_labels}
+            {"image": configuration.config.image_size, "classes": configuration.config.num_labels}
             if is_image
-            else {"length": length, "words": found.config.vocab_size}
+            else {"length": length, "words": configuration.config.vocab_size}
         )
         return ModelShape({"name": model, "settings": layers}, samples, data)
 
@@ -107,7 +107,7 @@ class Configured:
     head: Any
 
 
-def configured(model: str, settings: dict[str, Any]) -> Configured:
+def configure(model: str, settings: dict[str, Any]) -> Configured:
     """Return the type of model *model* with *settings* and its first head that can be trained.
 
     Raises

@@ -147,7 +147,7 @@ def build(model: Model, variant: Variant, *, device: str, small: bool) -> Job:
         loader = _loader(batch, variant, device)
         return Job(train, seen, optimizer, samples, loader, name=name, device=device)
     inputs = [part.to(device) for part in batch]
-    step = _captured(train, inputs) if variant.cuda_graph else lambda: train(inputs)
+    step = _capture_graph(train, inputs) if variant.cuda_graph else lambda: train(inputs)
     return Job(step, seen, optimizer, samples, name=name, device=device)
 
 
@@ -230,7 +230,7 @@ def _cuda_tf32_switch() -> Callable[[bool], None]:  # pragma: no cover - needs a
     return set_new
 
 
-def _captured(
+def _capture_graph(
     train: Callable[[Sequence[Any]], None], inputs: list[Any]
 ) -> Callable[[], None]:  # pragma: no cover - needs a GPU
     """Return the replay of one captured training step."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - the field's name for it
 
-from foretrace.tracer.lab.zoo.named import configured
+from foretrace.tracer.lab.zoo.named import configure
 
 
 class Classifier(nn.Module):
@@ -21,8 +21,8 @@ class Classifier(nn.Module):
 
     def forward(self, images: Any, labels: Any) -> Any:
         """Return the loss of the last head; auxiliary ones are left out."""
-        found = self.network(images)
-        return F.cross_entropy(getattr(found, "logits", found), labels)
+        outputs = self.network(images)
+        return F.cross_entropy(getattr(outputs, "logits", outputs), labels)
 
 
 class Pretrainable(nn.Module):
@@ -30,8 +30,8 @@ class Pretrainable(nn.Module):
 
     def __init__(self, *, name: str, settings: dict[str, Any]) -> None:
         super().__init__()
-        found = configured(name, settings)
-        self.network = found.head.from_config(found.config)
+        chosen = configure(name, settings)
+        self.network = chosen.head.from_config(chosen.config)
 
     def forward(self, inputs: Any, labels: Any) -> Any:
         """Return the loss that the network itself defines; *inputs* are words or images."""

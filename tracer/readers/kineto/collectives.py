@@ -12,7 +12,7 @@ from foretrace.tracer.readers.columns import (
     from_codes,
     integers,
     quantities,
-    recoded,
+    recode,
     small,
 )
 from foretrace.tracer.readers.kineto.decode import Arguments
@@ -46,31 +46,31 @@ def add_collectives(values: dict[str, Any], recording: KinetoFile, tally: Tally)
     rows = np.flatnonzero(named[names.codes] & (values["kind"] >= 0))
     if not len(rows):
         return
-    found = recording.arguments(rows, COLLECTIVE)
-    values["group_size"][rows] = small(integers(found["group_size"], tally), np.int32)
+    fields = recording.arguments(rows, COLLECTIVE)
+    values["group_size"][rows] = small(integers(fields["group_size"], tally), np.int32)
     elements = np.fmax(
-        quantities(found["elements_in"], tally), quantities(found["elements_out"], tally)
+        quantities(fields["elements_in"], tally), quantities(fields["elements_out"], tally)
     )
-    types = (str(t).lower().removeprefix("c10::") for t in found["element_type"])
+    types = (str(t).lower().removeprefix("c10::") for t in fields["element_type"])
     moved = elements * np.array([ITEM_BYTES.get(t, np.nan) for t in types])
     values["bytes"][rows] = np.where(np.isnan(moved), values["bytes"][rows], moved)
-    group = recoded(
-        categorical(_with_peer(found, tally)), lambda g: None if g in (-1, "") else str(g)
+    group = recode(
+        categorical(_with_peer(fields, tally)), lambda g: None if g in (-1, "") else str(g)
     )
     codes = np.full(len(names), -1, np.int32)
     codes[rows] = group.codes
     values["group"] = from_codes(codes, list(group.categories))
 
 
-def _with_peer(found: dict[str, list[Any]], tally: Tally) -> list[Any]:
+def _with_peer(fields: dict[str, list[Any]], tally: Tally) -> list[Any]:
     """Return the groups; a send or receive names its peer too, as in "0 ->3" and "0 3->"."""
-    source, target = (integers(found[end], tally).tolist() for end in ("source", "target"))
+    source, target = (integers(fields[end], tally).tolist() for end in ("source", "target"))
     return [
         group if src < 0 and dst < 0 else _pair(group, src, dst)
-        for group, src, dst in zip(found["group"], source, target, strict=True)
+        for group, src, dst in zip(fields["group"], source, target, strict=True)
     ]
 
 
 def _pair(group: object, source: int, target: int) -> str:
-    known = ("" if group == -1 else group, *("" if end < 0 else end for end in (source, target)))
-    return "{} {}->{}".format(*known)
+    parts = ("" if group == -1 else group, *("" if end < 0 else end for end in (source, target)))
+    return "{} {}->{}".format(*parts)

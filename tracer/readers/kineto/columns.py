@@ -10,13 +10,13 @@ import numpy as np
 
 from foretrace.tracer.readers.columns import (
     categorical,
+    encode_names,
     from_codes,
     integers,
-    named,
     nanoseconds,
     no_stream,
     quantities,
-    recoded,
+    recode,
     small,
 )
 from foretrace.tracer.readers.kineto.collectives import add_collectives
@@ -89,7 +89,7 @@ def event_columns(recording: KinetoFile, kind: np.ndarray, tally: Tally) -> dict
     Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels.
     """
     fields = recording.columns
-    name = named(fields["name"])
+    name = encode_names(fields["name"])
     annotation = np.array([bool(ANNOTATION_NAME.match(n)) for n in name.categories], dtype=bool)
     kind = np.where((kind == code("op")) & annotation[name.codes], code("annotation"), kind)
     start, start_ok = nanoseconds(fields["ts"])
@@ -143,7 +143,7 @@ def _lane(value: Any) -> Any:
 
 def _threads(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "op", "annotation", "runtime", "python", "memory", "overhead")
-    ids = recording.picked("tid", rows)
+    ids = recording.select("tid", rows)
     if str in set(map(type, ids)):
         names = {v for v in ids if type(v) is str and not v.lstrip("-").isdigit()}
         number = {name: NAMED_THREADS + i for i, name in enumerate(sorted(names))}
@@ -153,20 +153,20 @@ def _threads(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> Non
 
 def _operators(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "op")
-    found = recording.arguments(rows, OPERATOR)
-    _set_external(values, recording, rows, found["external_id"], tally)
-    sequence = integers(found["sequence"], tally)
+    fields = recording.arguments(rows, OPERATOR)
+    _set_external(values, recording, rows, fields["external_id"], tally)
+    sequence = integers(fields["sequence"], tally)
     values["sequence"][rows] = sequence
-    forward = integers(found["forward_thread"], tally)
+    forward = integers(fields["forward_thread"], tally)
     values["forward_thread"][rows] = _forward_threads(sequence, forward, values["thread"][rows])
-    flops = quantities(found["flops"], tally)
+    flops = quantities(fields["flops"], tally)
     values["flops"][rows] = np.where(flops > 0, flops, np.nan)
     count = len(values["kind"])
-    values["shapes"] = _compact(found["shapes"], rows, count)
+    values["shapes"] = _compact(fields["shapes"], rows, count)
     if not (values["shapes"].codes >= 0).any():
         old = recording.arguments(rows, SHAPES_2020)
         values["shapes"] = _compact(old["shapes"], rows, count)
-    values["dtypes"] = _compact(found["dtypes"], rows, count)
+    values["dtypes"] = _compact(fields["dtypes"], rows, count)
 
 
 def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarray) -> np.ndarray:
@@ -180,16 +180,16 @@ def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarr
     backward = np.flatnonzero((sequence >= 0) & (forward > 0))
     if not len(first) or not len(backward):
         return result
-    known, where = np.unique(sequence[first], return_index=True)
-    at = np.minimum(np.searchsorted(known, sequence[backward]), len(known) - 1)
-    hit = known[at] == sequence[backward]
+    sequences, where = np.unique(sequence[first], return_index=True)
+    at = np.minimum(np.searchsorted(sequences, sequence[backward]), len(sequences) - 1)
+    hit = sequences[at] == sequence[backward]
     result[backward[hit]] = thread[first][where[at[hit]]]
     return result
 
 
 def _compact(texts: list[Any], rows: np.ndarray, count: int) -> pd.Categorical:
     """Encode pieces of JSON without their spaces; an empty piece or list is unknown."""
-    some = recoded(categorical(list(map(bytes, texts))), _compact_text)
+    some = recode(categorical(list(map(bytes, texts))), _compact_text)
     codes = np.full(count, -1, np.int32)
     codes[rows] = some.codes
     return from_codes(codes, list(some.categories))
@@ -205,28 +205,28 @@ def _compact_text(text: bytes) -> str | None:
 
 def _device_tasks(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "kernel", "memcpy", "memset", "gpu_annotation")
-    found = recording.arguments(rows, DEVICE)
-    _set_external(values, recording, rows, found["external_id"], tally)
+    fields = recording.arguments(rows, DEVICE)
+    _set_external(values, recording, rows, fields["external_id"], tally)
     for column in ("correlation", "graph_node", "registers", "shared_bytes"):
-        values[column][rows] = integers(found[column], tally)
-    values["bytes"][rows] = quantities(found["bytes"], tally)
-    stream, device = _device_lanes(recording, rows, found, tally)
+        values[column][rows] = integers(fields[column], tally)
+    values["bytes"][rows] = quantities(fields["bytes"], tally)
+    stream, device = _device_lanes(recording, rows, fields, tally)
     values["stream"][rows], values["device"][rows] = stream, device
-    values["blocks"][rows] = _products(found["grid"])
-    values["block_threads"][rows] = small(_products(found["block"]), np.int32)
-    _name_copies(values, rows, found["copy_kind"])
+    values["blocks"][rows] = _products(fields["grid"])
+    values["block_threads"][rows] = small(_products(fields["block"]), np.int32)
+    _name_copies(values, rows, fields["copy_kind"])
 
 
 def _device_lanes(
-    recording: KinetoFile, rows: np.ndarray, found: dict[str, list[Any]], tally: Tally
+    recording: KinetoFile, rows: np.ndarray, fields: dict[str, list[Any]], tally: Tally
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return streams and devices; what the arguments lack is in the thread and process ids."""
-    stream = no_stream(integers(found["stream"], tally))
+    stream = no_stream(integers(fields["stream"], tally))
     lack = np.flatnonzero(stream < 0)
-    stream[lack] = integers([_lane(t) for t in recording.picked("tid", rows[lack])], tally)
-    device = integers(found["device"], tally)
+    stream[lack] = integers([_lane(t) for t in recording.select("tid", rows[lack])], tally)
+    device = integers(fields["device"], tally)
     lack = np.flatnonzero(device < 0)
-    process = integers(recording.picked("pid", rows[lack]), tally)
+    process = integers(recording.select("pid", rows[lack]), tally)
     device[lack] = np.where(process < MAX_DEVICES, process, -1)
     return stream, small(device, np.int16)
 
@@ -270,26 +270,26 @@ def _direction(name: str) -> str:
 
 def _syncs(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "sync")
-    found = recording.arguments(rows, SYNC)
-    _set_external(values, recording, rows, found["external_id"], tally)
-    values["correlation"][rows] = integers(found["correlation"], tally)
-    values["device"][rows] = small(integers(found["device"], tally), np.int16)
-    stream = no_stream(integers(found["stream"], tally))
+    fields = recording.arguments(rows, SYNC)
+    _set_external(values, recording, rows, fields["external_id"], tally)
+    values["correlation"][rows] = integers(fields["correlation"], tally)
+    values["device"][rows] = small(integers(fields["device"], tally), np.int16)
+    stream = no_stream(integers(fields["stream"], tally))
     values["stream"][rows] = stream
-    wait = no_stream(integers(found["wait_stream"], tally))
-    whole_stream = np.array(["Stream Sync" in str(k) for k in found["sync_kind"]], dtype=bool)
+    wait = no_stream(integers(fields["wait_stream"], tally))
+    whole_stream = np.array(["Stream Sync" in str(k) for k in fields["sync_kind"]], dtype=bool)
     values["wait_stream"][rows] = np.where(whole_stream & (wait < 0), stream, wait)
-    values["wait_event"][rows] = no_stream(integers(found["wait_event"], tally))
+    values["wait_event"][rows] = no_stream(integers(fields["wait_event"], tally))
 
 
 def _calls_and_annotations(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
     rows = _rows(values, "runtime")
-    found = recording.arguments(rows, CALL)
-    _set_external(values, recording, rows, found["external_id"], tally)
-    values["correlation"][rows] = integers(found["correlation"], tally)
+    fields = recording.arguments(rows, CALL)
+    _set_external(values, recording, rows, fields["external_id"], tally)
+    values["correlation"][rows] = integers(fields["correlation"], tally)
     rows = _rows(values, "annotation")
-    found = recording.arguments(rows, ANNOTATION)
-    _set_external(values, recording, rows, found["external_id"], tally)
+    fields = recording.arguments(rows, ANNOTATION)
+    _set_external(values, recording, rows, fields["external_id"], tally)
     rows = _rows(values, "memory")
     changed = integers(recording.arguments(rows, MEMORY)["bytes"], tally)  # negative when freed
     values["bytes"][rows] = np.where(changed == -1, np.nan, changed)

@@ -56,7 +56,7 @@ class KinetoFile:
     meta: dict[str, Any] = field(default_factory=dict)
     _arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def picked(self, column: str, rows: np.ndarray) -> list[Any]:
+    def select(self, column: str, rows: np.ndarray) -> list[Any]:
         """Return one field of *rows*."""
         if column not in self._arrays:
             values = self.columns[column]
@@ -68,7 +68,7 @@ class KinetoFile:
 
         Where there is none, a single one is −1 and a nested one is empty.
         """
-        some = self.picked("args", rows)
+        some = self.select("args", rows)
         if some and msgspec is not None and not isinstance(some[0], dict):
             try:
                 decoded = _argument_decoder(wanted).decode(b"[" + b",".join(some) + b"]")
@@ -78,12 +78,12 @@ class KinetoFile:
                 names = [name for name, _ in wanted.single + wanted.nested]
                 return {name: list(map(attrgetter(name), decoded)) for name in names}
         some = [a if isinstance(a, dict) else {} for a in some]
-        found = {name: [_single(a.get(key, -1)) for a in some] for name, key in wanted.single}
+        values = {name: [_single(a.get(key, -1)) for a in some] for name, key in wanted.single}
         for name, key in wanted.nested:
-            found[name] = [
+            values[name] = [
                 json.dumps(a[key], default=float).encode() if key in a else b"" for a in some
             ]
-        return found
+        return values
 
 
 def decode(raw: bytes, source: str, tally: Tally) -> KinetoFile:
@@ -97,7 +97,7 @@ def decode(raw: bytes, source: str, tally: Tally) -> KinetoFile:
     collecting = gc.isenabled()
     gc.disable()  # a quarter of a million small objects make it run for nothing
     try:
-        return _typed(raw, tally) or _slowly(raw, source, tally)
+        return _decode_typed(raw, tally) or _decode_slowly(raw, source, tally)
     except RecursionError as error:
         raise TraceError(f"{source}: nested too deeply to be a profiler trace") from error
     finally:
@@ -105,9 +105,9 @@ def decode(raw: bytes, source: str, tally: Tally) -> KinetoFile:
             gc.enable()
 
 
-def _slowly(raw: bytes, source: str, tally: Tally) -> KinetoFile:
+def _decode_slowly(raw: bytes, source: str, tally: Tally) -> KinetoFile:
     try:
-        return _untyped(json.loads(raw, parse_float=Decimal), source, tally)
+        return _decode_untyped(json.loads(raw, parse_float=Decimal), source, tally)
     except ValueError:
         pass  # something to mend
     text = mend(raw, tally)
@@ -115,10 +115,10 @@ def _slowly(raw: bytes, source: str, tally: Tally) -> KinetoFile:
         root = json.loads(text, parse_float=Decimal, strict=False)
     except ValueError:
         root = salvage(text, tally)
-    return _untyped(root, source, tally)
+    return _decode_untyped(root, source, tally)
 
 
-def _untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
+def _decode_untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
     if isinstance(root, list):
         tally.add("bare_list")
         events, meta = root, {}
@@ -167,12 +167,12 @@ def _place_instants(columns: dict[str, list[Any]], complete: int) -> None:
     columns["cat"][complete:] = ["cpu_instant_event"] * count
 
 
-def _typed(raw: bytes, tally: Tally) -> KinetoFile | None:
+def _decode_typed(raw: bytes, tally: Tally) -> KinetoFile | None:
     """Decode without detours, or return None: the slow way then finds out what is odd."""
     if msgspec is None:
         return None
     try:
-        root, bare = _typed_root(raw, "float")
+        root, bare = _decode_root(raw, "float")
     except (msgspec.MsgspecError, RecursionError):
         return None
     by_phase = _by_phase(root if bare else root.traceEvents, "float")
@@ -181,7 +181,7 @@ def _typed(raw: bytes, tally: Tally) -> KinetoFile | None:
     columns = {f: list(map(attrgetter(f), both)) for f in EVENT_FIELDS}
     _place_instants(columns, len(complete))
     if _needs_text(columns["ts"]):
-        again, _ = _typed_root(raw, "text")
+        again, _ = _decode_root(raw, "text")
         exact = _by_phase(again if bare else again.traceEvents, "text")
         columns["ts"] = [_decimal(e.ts) for e in exact["X"] + _allocations(exact["i"])]
     if bare:
@@ -209,7 +209,7 @@ def _allocations(instants: list[Any]) -> list[Any]:
 ROOT_FIELDS = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds")
 
 
-def _typed_root(raw: bytes, times: str) -> tuple[Any, bool]:
+def _decode_root(raw: bytes, times: str) -> tuple[Any, bool]:
     start = 0
     while raw[start : start + 1].isspace():
         start += 1

@@ -47,14 +47,14 @@ def peak_allocation(
         carry no totals, as until 2021), and ``swing_bytes``, what came and went in between:
         the highest less the lowest point. ``None`` without any event of a device.
     """
-    found = recording.arguments(rows, MEMORY)
-    device = integers(found["device"], tally)
+    fields = recording.arguments(rows, MEMORY)
+    device = integers(fields["device"], tally)
     peaks = []
     for index in np.unique(device[device >= 0]).tolist():
         here = device == index
         order = np.argsort(start_ns[here], kind="stable")
         change, allocated, reserved = (
-            integers(found[name], tally)[here] for name in ("bytes", "allocated", "reserved")
+            integers(fields[name], tally)[here] for name in ("bytes", "allocated", "reserved")
         )
         level = np.cumsum(change[order])
         peaks.append(

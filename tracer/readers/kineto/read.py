@@ -13,7 +13,7 @@ from foretrace.tracer.readers.columns import categorical, integers
 from foretrace.tracer.readers.kineto.columns import event_columns
 from foretrace.tracer.readers.kineto.decode import decode
 from foretrace.tracer.readers.kineto.memory import peak_allocation
-from foretrace.tracer.readers.normalize import finished
+from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
 from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
 
@@ -73,7 +73,7 @@ def read_kineto(raw: bytes, source: str) -> Trace:
     add_resident_blocks(values, _limits(properties))
     memory = np.flatnonzero(values["kind"] == "memory")
     peak = peak_allocation(recording, memory, values["start_ns"][memory], tally)
-    frame, first = finished(values, source, tally)
+    frame, first = finish(values, source, tally)
     info = root.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     extra: dict[str, Any] = {"origin_ns": first + _integer(root.get("baseTimeNanoseconds"), 0)}
@@ -101,9 +101,9 @@ def _kinds(recording: KinetoFile, source: str, tally: Tally) -> np.ndarray:
     kinds = [place.get(_kind(str(c)), -1) for c in categories.categories]
     kind = np.array([*kinds, -1], dtype=np.int8)[categories.codes]
     if not (kind >= 0).any():
-        found = sorted(str(c) for c in categories.categories if c != NOT_WORK)
-        if found:
-            listed = ", ".join(found[:3])
+        others = sorted(str(c) for c in categories.categories if c != NOT_WORK)
+        if others:
+            listed = ", ".join(others[:3])
             raise TraceError(
                 f"{source}: none of its {len(kind)} events has a category that torch.profiler "
                 f"writes (found {listed}); it is another tool's timeline"

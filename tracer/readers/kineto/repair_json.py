@@ -120,7 +120,7 @@ def _event_with_quotes(chunk: str, tally: Tally) -> Any:
 
 def _metadata(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(text, strict=False)
+        event = json.loads(text, strict=False)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return event if isinstance(event, dict) else None

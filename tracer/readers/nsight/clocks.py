@@ -38,7 +38,7 @@ def realign(values: dict[str, Any], tally: Tally) -> int:
     early = start[call] - start[tasks]
     blocking = _blocking_copies(values)[tasks]
     late = (end[tasks] - end[call])[blocking]
-    shift = _forced(late) * -1 or _forced(early)
+    shift = _certain_violation(late) * -1 or _certain_violation(early)
     if shift:
         device = np.flatnonzero(is_kind(values, *DEVICE_TASKS, "gpu_annotation"))
         values["start_ns"] = start.copy()
@@ -53,7 +53,7 @@ def _blocking_copies(values: dict[str, Any]) -> np.ndarray:
     return blocking[names.codes] & is_kind(values, "memcpy")
 
 
-def _forced(violation: np.ndarray) -> int:
+def _certain_violation(violation: np.ndarray) -> int:
     """Return the largest violation if enough events agree that there is one."""
     witnesses = np.count_nonzero(violation > TOLERANCE_NS)
     enough = max(MIN_WITNESSES, len(violation) // 100)

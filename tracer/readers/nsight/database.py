@@ -65,9 +65,9 @@ def devices(database: Database) -> tuple[Device, ...]:
 
 def command(database: Database) -> str | None:
     """Return the command line that was recorded, if the export has it."""
-    found = dict(database.rows("META_DATA_CAPTURE", "name", "value"))
-    words = [found.get("PROCESS_0:COMMAND")]
-    while argument := found.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}"):
+    metadata = dict(database.rows("META_DATA_CAPTURE", "name", "value"))
+    words = [metadata.get("PROCESS_0:COMMAND")]
+    while argument := metadata.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}"):
         words.append(argument)
     return " ".join(str(word) for word in words) if words[0] else None
 

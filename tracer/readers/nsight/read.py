@@ -10,8 +10,8 @@ import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.tracer.data_issues import Tally
-from foretrace.tracer.readers.columns import categorical, from_codes, no_stream, recoded, small
-from foretrace.tracer.readers.normalize import finished
+from foretrace.tracer.readers.columns import categorical, from_codes, no_stream, recode, small
+from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.nsight.clocks import lost_steps, realign
 from foretrace.tracer.readers.nsight.database import (
     Database,
@@ -79,7 +79,7 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
         _ranges(database, strings, tally),
         _overhead(database, strings),
     ]
-    values = _joined(parts)
+    values = _concatenate(parts)
     if not len(values["start_ns"]):
         raise TraceError(f"{source}: the export holds no CUDA calls, kernels or NVTX ranges")
     first = int(values["start_ns"].min())
@@ -93,7 +93,7 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
         extra["lost_steps"] = lost
     least = min(int(values["start_ns"].min()), 0)
     values["start_ns"] = values["start_ns"] - least
-    frame, moved = finished(values, source, tally)
+    frame, moved = finish(values, source, tally)
     extra["origin_ns"] = first + least + moved + session_start(database)
     meta = TraceMeta(
         format="nsight",
@@ -126,7 +126,7 @@ def _part(kind: str, name: Any, table: dict[str, np.ndarray], **columns: Any) ->
     return part | columns
 
 
-def _named(ids: np.ndarray, strings: dict[int, str]) -> Any:
+def _look_up_names(ids: np.ndarray, strings: dict[int, str]) -> Any:
     unique, codes = np.unique(ids, return_inverse=True)
     return from_codes(codes, [strings.get(i, "unknown") for i in unique.tolist()])
 
@@ -134,7 +134,7 @@ def _named(ids: np.ndarray, strings: dict[int, str]) -> Any:
 def _calls(database: Database, strings: dict[int, str]) -> Part:
     columns = ("start", "end", "globalTid", "correlationId", "nameId")
     t = database.integers(ACTIVITY + "RUNTIME", *columns)
-    name = recoded(_named(t["nameId"], strings), lambda n: VERSION_SUFFIX.sub("", n))
+    name = recode(_look_up_names(t["nameId"], strings), lambda n: VERSION_SUFFIX.sub("", n))
     return _part("runtime", name, t)
 
 
@@ -143,8 +143,8 @@ def _kernels(database: Database, strings: dict[int, str]) -> Part:
     block = ("blockX", "blockY", "blockZ")
     needs = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
     t = database.integers(ACTIVITY + "KERNEL", *ON_DEVICE, *names, *sizes, *block, *needs)
-    known = np.isin(t["demangledName"], list(strings))
-    name = _named(np.where(known, t["demangledName"], t["shortName"]), strings)
+    is_listed = np.isin(t["demangledName"], list(strings))
+    name = _look_up_names(np.where(is_listed, t["demangledName"], t["shortName"]), strings)
     shared = t["staticSharedMemory"] + t["dynamicSharedMemory"]
     return _part(
         "kernel",
@@ -167,7 +167,7 @@ def _copies(database: Database) -> Part:
         ACTIVITY + "MEMCPY", *ON_DEVICE, "copyKind", "srcKind", "dstKind", "bytes"
     )
     way = (t["copyKind"] & BYTE) << 16 | (t["srcKind"] & BYTE) << 8 | (t["dstKind"] & BYTE)
-    return _part("memcpy", recoded(categorical(way), _copy_name), t, bytes=_sizes(t["bytes"]))
+    return _part("memcpy", recode(categorical(way), _copy_name), t, bytes=_sizes(t["bytes"]))
 
 
 def _copy_name(way: int) -> str:
@@ -179,7 +179,7 @@ def _copy_name(way: int) -> str:
 def _memsets(database: Database) -> Part:
     t = database.integers(ACTIVITY + "MEMSET", *ON_DEVICE, "memKind", "bytes")
     kinds = categorical(t["memKind"])
-    name = recoded(kinds, lambda k: f"Memset ({MEMORY_KINDS.get(k, 'Unknown')})")
+    name = recode(kinds, lambda k: f"Memset ({MEMORY_KINDS.get(k, 'Unknown')})")
     return _part("memset", name, t, bytes=_sizes(t["bytes"]))
 
 
@@ -248,10 +248,10 @@ def _ranges(database: Database, strings: dict[int, str], tally: Tally) -> Part:
 
 def _overhead(database: Database, strings: dict[int, str]) -> Part:
     t = database.integers("PROFILER_OVERHEAD", "start", "end", "globalTid", "nameId")
-    return _part("overhead", _named(t["nameId"], strings), t)
+    return _part("overhead", _look_up_names(t["nameId"], strings), t)
 
 
-def _joined(parts: list[Part]) -> dict[str, Any]:
+def _concatenate(parts: list[Part]) -> dict[str, Any]:
     """Put the parts below each other; what a part lacks is unknown."""
     sizes = [len(part["start_ns"]) for part in parts]
 
@@ -267,7 +267,7 @@ def _joined(parts: list[Part]) -> dict[str, Any]:
     offsets = np.cumsum([0, *(len(part["name"].categories) for part in parts)])
     codes = [part["name"].codes + offset for part, offset in zip(parts, offsets, strict=False)]
     names = [name for part in parts for name in part["name"].categories]
-    values["name"] = recoded(from_codes(np.concatenate(codes), names), str)
+    values["name"] = recode(from_codes(np.concatenate(codes), names), str)
     return values
 
 
