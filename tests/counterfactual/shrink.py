@@ -23,7 +23,7 @@ from tests.counterfactual.program import (
 from tests.counterfactual.write_kineto import Style
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.counterfactual.changes import Change
 
@@ -43,9 +43,13 @@ def shrink(case: Case, change: Change) -> Case:
             return False
         return verdict.outcome in BAD and verdict.error / error > KEPT
 
-    found = _first_better(case, still_wrong)
-    while found is not None:
-        case, found = found, _first_better(found, still_wrong)
+    begin, improved = 0, True
+    while improved or begin:  # on from where it got simpler, and at last once from the beginning
+        begin, improved = 0 if not improved else begin, False
+        for number, simpler in enumerate(_simpler(case)):
+            if number >= begin and still_wrong(simpler):
+                case, begin, improved = simpler, number, True
+                break
     return case
 
 
@@ -63,10 +67,6 @@ def shown(case: Case) -> str:
         f"    jitter=({program.host_jitter}, {program.device_jitter})",
     )
     return "\n".join(["program(", *lines, *settings, ")", str(case.style)])
-
-
-def _first_better(case: Case, still_wrong: Callable[[Case], bool]) -> Case | None:
-    return next((simpler for simpler in _simpler(case) if still_wrong(simpler)), None)
 
 
 def _simpler(case: Case) -> Iterator[Case]:
