@@ -35,8 +35,8 @@ trace, folder = sys.argv[1:]
 begin = time.perf_counter()
 analysis = TraceAnalysis(trace_files={0: trace}, trace_dir=folder)
 loaded = time.perf_counter()
-_, found = analysis.critical_path_analysis(rank=0, annotation="ProfilerStep", instance_id=0)
-assert found
+_, is_path = analysis.critical_path_analysis(rank=0, annotation="ProfilerStep", instance_id=0)
+assert is_path
 end = time.perf_counter()
 print(json.dumps({"load": loaded - begin, "critical path": end - loaded}))
 """

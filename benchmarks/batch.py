@@ -25,14 +25,14 @@ PATTERNS = (".*", "gemm", "elementwise", "reduce", "Memcpy|Memset")
 def scenarios(count: int) -> list[str]:
     """Return *count* different what-ifs, the same ones every time."""
     draw = random.Random(7)  # noqa: S311  # no secret
-    found = []
+    chosen = []
     for number in range(count):
         speedup = round(1.1 + number / 1_000, 3)
         pattern = draw.choice(PATTERNS)
         texts = [f"faster_host(speedup={speedup})"]
         texts += [f"faster_kernels(pattern={pattern!r}, speedup={speedup})"]
-        found.append(draw.choice(texts))
-    return found
+        chosen.append(draw.choice(texts))
+    return chosen
 
 
 def main() -> None:
@@ -54,19 +54,19 @@ def main() -> None:
         )
         for jobs in (1, 2):
             predicted = _items_a_second(study, folder / f"{jobs}", jobs)
-            known = _items_a_second(study, folder / f"{jobs}", jobs)
+            again = _items_a_second(study, folder / f"{jobs}", jobs)
             print(
                 f"{given.count:,} items of {given.trace.name}, {jobs} processes: "
-                f"{predicted:.1f} items/s, {known:,.0f} items/s where all are known"
+                f"{predicted:.1f} items/s, {again:,.0f} items/s where all are known"
             )
 
 
 def _items_a_second(study: Path, out: Path, jobs: int) -> float:
     begin = time.perf_counter()
-    found = run_batch(study, out, jobs=jobs)
+    results = run_batch(study, out, jobs=jobs)
     seconds = time.perf_counter() - begin
-    assert not any(row.error for row in found.rows), "an item failed"
-    return len(found.rows) / seconds
+    assert not any(row.error for row in results.rows), "an item failed"
+    return len(results.rows) / seconds
 
 
 if __name__ == "__main__":

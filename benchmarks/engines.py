@@ -104,13 +104,13 @@ def large(tasks: int, change: Callable[[Program], Program] | None) -> None:
         return change(program) if change else program
 
     begin = time.perf_counter()
-    found = find_steady_state(lower, np.array([False, True, True]))
-    trace_critical_path(found)
+    steady = find_steady_state(lower, np.array([False, True, True]))
+    trace_critical_path(steady)
     seconds = time.perf_counter() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{tasks:,} tasks, {'event-driven' if change else 'static'}: {seconds:.1f} s,"
-        f" peak {peak:.1f} GiB (goal {MEMORY_GOAL_GIB:.0f} GiB), settled: {found.settled}"
+        f" peak {peak:.1f} GiB (goal {MEMORY_GOAL_GIB:.0f} GiB), settled: {steady.settled}"
     )
 
 

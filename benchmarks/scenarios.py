@@ -39,16 +39,16 @@ def scenarios(graph: Graph, count: int) -> list[Scenario]:
         what_if for c in list_candidates() if applies(graph, (what_if := c.what_if(graph),))
     ]
     print("what-ifs:", ", ".join(map(str, structural)))
-    found: list[Scenario] = []
+    drawn: list[Scenario] = []
     for number in range(count):
         if draw.random() >= TIMES_ONLY and structural:
-            found.append((structural[number % len(structural)],))
+            drawn.append((structural[number % len(structural)],))
             continue
         speedup = round(draw.uniform(1.05, 4.0), 2)
         texts = [f"faster_host(speedup={speedup})"]
         texts += [f"faster_kernels(pattern={p!r}, speedup={speedup})" for p in PATTERNS]
-        found.append(parse_scenario([draw.choice(texts)]))
-    return found
+        drawn.append(parse_scenario([draw.choice(texts)]))
+    return drawn
 
 
 def applies(graph: Graph, scenario: Scenario) -> bool:
@@ -71,16 +71,16 @@ def main() -> None:
     graph = build(load(given.trace))
     asked = scenarios(graph, given.count)
     begin = time.perf_counter()
-    found = predict_many(graph, asked, jobs=given.jobs)
+    outcomes = predict_many(graph, asked, jobs=given.jobs)
     seconds = time.perf_counter() - begin
-    rate = len(found) / seconds
-    failed = sum(isinstance(each, ForetraceError) for each in found)
+    rate = len(outcomes) / seconds
+    failed = sum(isinstance(each, ForetraceError) for each in outcomes)
     print(
-        f"{len(found):,} scenarios on {len(graph.tasks):,} tasks, {given.jobs} processes: "
+        f"{len(outcomes):,} scenarios on {len(graph.tasks):,} tasks, {given.jobs} processes: "
         f"{seconds:.1f} s, {rate:.1f} scenarios/s, {rate / GOAL:.2f} times the goal, "
         f"{failed} failed"
     )
-    for scenario, outcome in list(zip(asked, found, strict=True))[: given.check]:
+    for scenario, outcome in list(zip(asked, outcomes, strict=True))[: given.check]:
         if not isinstance(outcome, ForetraceError):
             assert outcome == predict(graph, scenario), scenario
 

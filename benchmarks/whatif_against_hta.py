@@ -115,9 +115,9 @@ def answers(path: Path, factor: float) -> tuple[list[float], list[float]]:
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     graph = foretrace.build(foretrace.load(path))
     scenario = parse_scenario([f"faster_kernels(speedup={1 / factor})"])
-    found = foretrace.predict(graph, scenario)
+    prediction = foretrace.predict(graph, scenario)
     theirs = [us / 1e3 for us in json.loads(done.stdout.splitlines()[-1])]
-    return theirs, [found.replayed_before_ns / 1e6, found.predicted_ns / 1e6]
+    return theirs, [prediction.replayed_before_ns / 1e6, prediction.predicted_ns / 1e6]
 
 
 def main() -> None:

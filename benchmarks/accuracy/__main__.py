@@ -38,38 +38,40 @@ def main() -> None:
     listed = read_list(STUDY)
     study = run_study(listed, STUDY.parent)
     distributed = run_distributed(listed, STUDY.parent)
-    table = joined(error_table(study.pairs), error_table(validating_pairs(distributed)))
+    table = join_tables(error_table(study.pairs), error_table(validating_pairs(distributed)))
     text = page(study, table)
     write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
     write_atomically(PAGE, text.encode())
     draw_accuracy(judged(study.pairs), PICTURE)
     write_atomically(DISTRIBUTED, distributed_page(distributed).encode())
-    write_atomically(README, quoted(README.read_text("utf-8"), text).encode())
+    write_atomically(README, quote(README.read_text("utf-8"), text).encode())
     sys.stdout.write(
         f"wrote {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: {len(study.pairs)} pairs, "
         f"{len(distributed.cells)} cells\n"
     )
 
 
-def joined(table: Table, more: Table) -> Table:
+def join_tables(table: Table, more: Table) -> Table:
     """Return *table* with the what-ifs that only *more* tested.
 
     What all others together show, and what an untested one may miss, stays as *table* says.
 
     >>> one = {"cpu": {"rule": {"amp": 1}}, "gpu": {}, "pooled": {"cpu": 9}}
-    >>> joined(one, {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "pooled": {"cpu": 8}})
+    >>> join_tables(one, {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "pooled": {"cpu": 8}})
     {'cpu': {'rule': {'amp': 1, 'ddp': 3}}, 'gpu': {}, 'pooled': {'cpu': 9}}
     """
     both = dict(table)
     for hardware in HARDWARE:
         sources = dict(table[hardware])
-        for source, found in more[hardware].items():
-            sources[source] = {**found, **sources.get(source, {})}
-        both[hardware] = {source: dict(sorted(known.items())) for source, known in sources.items()}
+        for source, tested in more[hardware].items():
+            sources[source] = {**tested, **sources.get(source, {})}
+        both[hardware] = {
+            source: dict(sorted(merged.items())) for source, merged in sources.items()
+        }
     return both
 
 
-def quoted(readme: str, accuracy: str) -> str:
+def quote(readme: str, accuracy: str) -> str:
     """Return *readme* with the medians and means of the page *accuracy* between its marks."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)

@@ -134,7 +134,7 @@ def table_rows(folder: Path) -> list[CollectiveRow]:
 
     Beside it the form of the cluster without a table.
     """
-    found = []
+    judged = []
     for device, topology, name in (("a100", "switch", "dgx-a100"), ("v100", "mesh", "dgx-1v")):
         whole = measured(folder, device, topology)
         kept = whole.entries["bytes"] // MIB % 2 == 1
@@ -147,8 +147,8 @@ def table_rows(folder: Path) -> list[CollectiveRow]:
             ns = rows["ns"].to_numpy()
             null = float(np.mean(np.array(by_form) / ns - 1))
             what = "table, 2 to 30 MiB"
-            found.append(_row(device.upper(), n, what, by_table, ns, null=null))
-    return found
+            judged.append(_row(device.upper(), n, what, by_table, ns, null=null))
+    return judged
 
 
 def dlrm_rows(nccl: Path, dlrm: Path) -> list[CheckRow]:
@@ -159,15 +159,15 @@ def dlrm_rows(nccl: Path, dlrm: Path) -> list[CheckRow]:
     """
     table, cluster = measured(nccl, "v100", "mesh"), load_cluster("dgx-1v")
     ranks = [_events(dlrm / f"kineto_rank{rank}.json.gz") for rank in range(8)]
-    found = []
+    judged = []
     for annotation, kernel in MESSAGES.items():
         sizes = np.max([_sizes(events, annotation) for events in ranks], axis=0)
         shortest = np.min([_kernels_ns(events, kernel) for events in ranks], axis=0)
         kind = annotation.removeprefix("nccl:")
         for size, ns in zip(sizes, shortest, strict=True):
             cost = collective_cost(cluster, range(8), kind, float(size), table=table)
-            found.append(CheckRow(kind, int(size), float(ns), cost.ns, cost.spread, cost.source))
-    return found
+            judged.append(CheckRow(kind, int(size), float(ns), cost.ns, cost.spread, cost.source))
+    return judged
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -188,9 +188,9 @@ def _kernels_ns(events: Sequence[dict[str, Any]], part: str) -> list[int]:
 
 def _from_table(half: CollectiveTable, row: pd.Series, size: float) -> float:
     case = Case(row["device"], row["topology"], KIND, int(row["ranks"]), float(size))
-    found = look_up(half, case, _no_form, lambda _: None)
-    assert found is not None
-    return found.ns
+    estimate = look_up(half, case, _no_form, lambda _: None)
+    assert estimate is not None
+    return estimate.ns
 
 
 def _no_form(ranks: int, size: float) -> Estimate:
@@ -211,15 +211,15 @@ def _rows(
     null: tuple[Fit, Mapping[int, float]],
     fitted: Sequence[int],
 ) -> list[CollectiveRow]:
-    found = []
+    judged = []
     for n, of_ranks in rows[rows["bytes"] > LARGE_BYTES].groupby("ranks"):
         sizes, ns = of_ranks["bytes"].to_numpy(np.float64), of_ranks["ns"].to_numpy()
         by_form, by_null = ([f.ns(n, s, rates[n]) for s in sizes] for f, rates in (form, null))
         off = float(np.mean(np.array(by_null) / ns - 1))
-        found.append(
+        judged.append(
             _row(device, n, "form, above 64 MiB", by_form, ns, null=off, is_fitted=n in fitted)
         )
-    return found
+    return judged
 
 
 def _row(

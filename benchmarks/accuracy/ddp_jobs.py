@@ -105,8 +105,8 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
     """Return 8 GPUs before and after the change of buckets; the former calibrates the network."""
     base = _graph(traces / FOLDERS[year] / BEFORE)
     cluster = f"perlmutter-{year}"
-    known = PUBLISHED[year]
-    ratio = known["4"] * MS / replay(base).step_ns
+    published_ms = PUBLISHED[year]
+    ratio = published_ms["4"] * MS / replay(base).step_ns
     jobs = {
         "8 before": ddp(base, workers=MORE, cluster=cluster),
         "8 after": _with_other_buckets(base, workers=MORE, cluster=cluster),
@@ -117,22 +117,22 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
         moved = job if gb_per_s is None else network(job, bandwidth=f"{8 * gb_per_s}Gbps")
         return replay(moved).step_ns * ratio / MS
 
-    rate = _fitted(lambda each: step_ms("8 before", each), known["8 before"])
+    rate = _fit_rate(lambda each: step_ms("8 before", each), published_ms["8 before"])
     where = {what: describe_setting(base, job) for what, job in jobs.items()}
     return [
         MoreRow(
             year,
             "8 before",
-            known["8 before"],
-            known["4"],
+            published_ms["8 before"],
+            published_ms["4"],
             step_ms("8 before"),
             setting=where["8 before"],
         ),
         MoreRow(
             year,
             "8 after",
-            known["8 after"],
-            known["4"],
+            published_ms["8 after"],
+            published_ms["4"],
             step_ms("8 after"),
             "8 before",
             step_ms("8 after", rate),
@@ -142,7 +142,7 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
     ]
 
 
-def _fitted(step_ms: Callable[[float], float], measured_ms: float) -> float:
+def _fit_rate(step_ms: Callable[[float], float], measured_ms: float) -> float:
     """Return the bandwidth at which a step takes *measured_ms*: times are near linear in 1/B."""
     one, other = 1 / 25.0, 1 / 50.0
     at, to = (step_ms(1 / each) for each in (one, other))

@@ -58,7 +58,7 @@ def run_distributed(listed: dict[str, Any], folder: Path) -> Distributed:
     wanted = listed.get("distributed", {})
     shared = folder.parent / listed["shared"]
     iterations = folder.parent / wanted.get("iterations", MEGATRON)
-    found: dict[str, Any] = _own(wanted, folder)
+    parts: dict[str, Any] = _own(wanted, folder)
     absent = []
     for place, rows in _PUBLIC.items():
         where = iterations if place == MEGATRON else shared / place
@@ -67,8 +67,8 @@ def run_distributed(listed: dict[str, Any], folder: Path) -> Distributed:
             continue
         with stage(f"studying {place}"):
             for name, made in rows(where, shared).items():
-                found[name] = (*found.get(name, ()), *made) if isinstance(made, list) else made
-    return Distributed(**found, absent=tuple(absent))
+                parts[name] = (*parts.get(name, ()), *made) if isinstance(made, list) else made
+    return Distributed(**parts, absent=tuple(absent))
 
 
 def _own(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:

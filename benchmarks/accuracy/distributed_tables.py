@@ -58,7 +58,7 @@ def own_collectives(rows: Sequence[SweepRow]) -> list[str]:
     for row in rows:
         if row.bytes >= LARGE:
             kinds.setdefault((row.kind, row.ranks, row.racks), []).append(row)
-    lines = [_sweep_line(*kind, found) for kind, found in kinds.items()]
+    lines = [_sweep_line(*kind, rows) for kind, rows in kinds.items()]
     return [
         "### Collectives alone",
         "",
@@ -173,8 +173,8 @@ def megatron(rows: Sequence[MegatronRow]) -> list[str]:
     for row in rows:
         kinds.setdefault(row.change, []).append(row)
     lines = [
-        [name, str(len(found)), *(f"{error:.1%}" for error in mean_errors(found))]
-        for name, found in kinds.items()
+        [name, str(len(rows)), *(f"{error:.1%}" for error in mean_errors(rows))]
+        for name, rows in kinds.items()
     ]
     return [
         "## Megatron-LM under other parallel plans (vTrain)",
@@ -199,8 +199,8 @@ def timelines(rows: Sequence[TimelineRow]) -> list[str]:
     for row in rows:
         kinds.setdefault((row.job, row.what), []).append(row)
     lines = [
-        [*kind, str(len(found)), f"{max(abs(row.error) for row in found):.4%}"]
-        for kind, found in kinds.items()
+        [*kind, str(len(rows)), f"{max(abs(row.error) for row in rows):.4%}"]
+        for kind, rows in kinds.items()
     ]
     return [
         "## Operation-level timelines (StragglerAnalysis)",

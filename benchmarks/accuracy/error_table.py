@@ -35,10 +35,10 @@ def error_table(pairs: Iterable[MeasuredPair]) -> Table:
     for (hardware, source), rows in _by_source(judged):
         single = [row for row in rows if len(row.transforms) == 1]
         names = sorted({row.transforms[0] for row in single})
-        found = {name: [r for r in single if r.transforms == (name,)] for name in names}
-        known = {n: _errors(rows) for n, rows in found.items() if len(rows) >= FEWEST_PAIRS}
-        if known:
-            table[hardware][source] = known
+        by_name = {name: [r for r in single if r.transforms == (name,)] for name in names}
+        errors = {n: _errors(rows) for n, rows in by_name.items() if len(rows) >= FEWEST_PAIRS}
+        if errors:
+            table[hardware][source] = errors
             table["pooled"].setdefault(hardware, {})[source] = _quantile(_misses(single))
     missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
     table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
@@ -86,7 +86,7 @@ def _quantile(misses: Sequence[float]) -> float:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class IntervalCoverage:
     """How many of some pairs' measurements lie in the interval of their prediction."""
 
     hardware: str
@@ -96,7 +96,7 @@ class Coverage:
     inside: int
 
 
-def coverage(pairs: Sequence[MeasuredPair]) -> list[Coverage]:
+def coverage(pairs: Sequence[MeasuredPair]) -> list[IntervalCoverage]:
     """Count, by kind, how often intervals hold that were made without the model they judge.
 
     Each pair is judged by the conclusive pairs of all other models.
@@ -108,7 +108,7 @@ def coverage(pairs: Sequence[MeasuredPair]) -> list[Coverage]:
             others = [other for other in judged if other.model != row.model]
             holds = _holds(row, source, error_table(others))
             counts.setdefault((hardware, " + ".join(row.transforms), source), []).append(holds)
-    return [Coverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
+    return [IntervalCoverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
 
 
 def _holds(row: MeasuredPair, source: str, table: Table) -> bool:

@@ -52,7 +52,7 @@ MS = 1e6
 
 
 @dataclass(frozen=True)
-class Plan:
+class MegatronPlan:
     """One measured iteration: the model, the parallel plan, and its time in ns."""
 
     billions: float
@@ -108,8 +108,8 @@ class MegatronRow:
     """
 
     change: str
-    before: Plan
-    after: Plan
+    before: MegatronPlan
+    after: MegatronPlan
     predicted_ns: float
     null_same_ns: float
     null_ideal_ns: float
@@ -131,7 +131,7 @@ def mean_errors(rows: Sequence[MegatronRow]) -> tuple[float, float, float]:
     return predicted, same, ideal
 
 
-def read_plans(path: Path) -> list[Plan]:
+def read_plans(path: Path) -> list[MegatronPlan]:
     """Read one of vTrain's files; a plan measured twice counts once, with the mean.
 
     Raises
@@ -144,22 +144,24 @@ def read_plans(path: Path) -> list[Plan]:
         plans = [_plan(row) for row in rows]
     except (OSError, ValueError, KeyError) as error:
         raise TraceError(f"{path}: no table of Megatron iterations ({error})") from None
-    times: dict[tuple[float, ...], list[Plan]] = {}
+    times: dict[tuple[float, ...], list[MegatronPlan]] = {}
     for plan in plans:
-        key = tuple(getattr(plan, field.name) for field in fields(Plan) if field.name != "ns")
+        key = tuple(
+            getattr(plan, field.name) for field in fields(MegatronPlan) if field.name != "ns"
+        )
         times.setdefault(key, []).append(plan)
     return [
-        Plan(**{**vars(same[0]), "ns": sum(each.ns for each in same) / len(same)})
+        MegatronPlan(**{**vars(same[0]), "ns": sum(each.ns for each in same) / len(same)})
         for same in times.values()
     ]
 
 
-def _plan(row: dict[str, str]) -> Plan:
-    known = {name: row.get(column) for name, column in _COLUMNS.items()}
-    known["billions"] = known["billions"] or "0"  # the file of one node does not say
-    values = {name: float(text or "") for name, text in known.items()}
+def _plan(row: dict[str, str]) -> MegatronPlan:
+    texts = {name: row.get(column) for name, column in _COLUMNS.items()}
+    texts["billions"] = texts["billions"] or "0"  # the file of one node does not say
+    values = {name: float(text or "") for name, text in texts.items()}
     whole = {name: int(v) for name, v in values.items() if name not in ("billions", "ns")}
-    return Plan(billions=values["billions"], ns=values["ns"] * MS, **whole)
+    return MegatronPlan(billions=values["billions"], ns=values["ns"] * MS, **whole)
 
 
 def plan_rows(folder: Path) -> list[MegatronRow]:
@@ -181,10 +183,12 @@ def plan_rows(folder: Path) -> list[MegatronRow]:
     ]
 
 
-def _pairs(plans: Iterable[Plan], traded: tuple[str, ...]) -> list[tuple[Plan, Plan]]:
+def _pairs(
+    plans: Iterable[MegatronPlan], traded: tuple[str, ...]
+) -> list[tuple[MegatronPlan, MegatronPlan]]:
     """Return plans that differ in *traded* alone, the one with less tensor parallelism first."""
     free = (*traded, "ns")
-    kept = [field.name for field in fields(Plan) if field.name not in free]
+    kept = [field.name for field in fields(MegatronPlan) if field.name not in free]
     return [
         (before, after)
         for before, after in permutations(plans, 2)
@@ -193,7 +197,7 @@ def _pairs(plans: Iterable[Plan], traded: tuple[str, ...]) -> list[tuple[Plan, P
     ]
 
 
-def predicted_ns(cluster: Cluster, before: Plan, after: Plan) -> float:
+def predicted_ns(cluster: Cluster, before: MegatronPlan, after: MegatronPlan) -> float:
     """Predict *after*: the computing *before* shows, the bubble and communication of *after*."""
     rounds = before.micro_batches + before.pp - 1
     computing = (before.ns - _reducing(cluster, before)) / rounds - _exchanging(cluster, before)
@@ -201,17 +205,17 @@ def predicted_ns(cluster: Cluster, before: Plan, after: Plan) -> float:
     return per_round * (after.micro_batches + after.pp - 1) + _reducing(cluster, after)
 
 
-def _share(plan: Plan) -> float:
+def _share(plan: MegatronPlan) -> float:
     """Return the part of the batch and model that a rank computes in one round."""
     return plan.micro_batch / (plan.tp * plan.pp)
 
 
-def _computing(plan: Plan) -> float:
+def _computing(plan: MegatronPlan) -> float:
     return (plan.micro_batches + plan.pp - 1) * _share(plan)
 
 
 @lru_cache(maxsize=256)
-def _exchanging(cluster: Cluster, plan: Plan) -> float:
+def _exchanging(cluster: Cluster, plan: MegatronPlan) -> float:
     """Return what one micro-batch exchanges in a stage, in ns: in its layers and to the next."""
     groups = [range(first, first + plan.tp) for first in range(0, PER_NODE, plan.tp)]
     reduced = cost_at_once(cluster, groups, "all_reduce", plan.activation_bytes).ns
@@ -224,7 +228,7 @@ def _exchanging(cluster: Cluster, plan: Plan) -> float:
 
 
 @lru_cache(maxsize=256)
-def _reducing(cluster: Cluster, plan: Plan) -> float:
+def _reducing(cluster: Cluster, plan: MegatronPlan) -> float:
     """Return the reduction of the gradients over the replicas of a stage, in ns."""
     groups = [range(first, plan.tp * plan.dp, plan.tp) for first in range(plan.tp)]
     size = WIDTH * plan.parameters / (plan.tp * plan.pp)
@@ -235,8 +239,8 @@ def pipeline_rows(folder: Path) -> list[MegatronRow]:
     """Return the pairs on one node: the same job with more pipeline stages."""
     plans = read_plans(folder / SINGLE)
     free = ("pp", "gpus", "ns")
-    kept = [field.name for field in fields(Plan) if field.name not in free]
-    same: dict[tuple[float, ...], list[Plan]] = {}
+    kept = [field.name for field in fields(MegatronPlan) if field.name not in free]
+    same: dict[tuple[float, ...], list[MegatronPlan]] = {}
     for plan in sorted(plans, key=lambda plan: plan.pp):
         same.setdefault(tuple(getattr(plan, name) for name in kept), []).append(plan)
     return [
@@ -254,7 +258,7 @@ def pipeline_rows(folder: Path) -> list[MegatronRow]:
     ]
 
 
-def stages_length(plan: Plan) -> float:
+def stages_length(plan: MegatronPlan) -> float:
     """Return the length of a step in operations: layers split evenly, the vocabulary's last.
 
     The product with the vocabulary stays on the last stage, which then sets the pace.

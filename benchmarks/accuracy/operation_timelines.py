@@ -100,10 +100,10 @@ def step_lengths(timeline: Timeline) -> NDArray[np.int64]:
 def _published(folder: Path, job: str) -> dict[str, Any]:
     path = folder / f"result-{job}.json.gz"
     try:
-        found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
     except (OSError, ValueError, EOFError) as error:
         raise TraceError(f"{path}: no published results ({error})") from None
-    return found
+    return content
 
 
 def _parts(graph: Graph, published: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from benchmarks.accuracy.error_table import Table
-    from benchmarks.accuracy.rows import Study
+    from benchmarks.accuracy.rows import AccuracyStudy
     from foretrace.analysis.measured_pair import MeasuredPair
 
 PICTURE = (
@@ -27,7 +27,7 @@ PICTURE = (
 BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 
-def page(study: Study, table: Table) -> str:
+def page(study: AccuracyStudy, table: Table) -> str:
     """Return the accuracy page."""
     parts = [
         "# How far off it is",
@@ -50,7 +50,7 @@ def page(study: Study, table: Table) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _absent(study: Study) -> list[str]:
+def _absent(study: AccuracyStudy) -> list[str]:
     if not study.absent:
         return []
     count = len(study.absent)
@@ -146,7 +146,7 @@ def _what_if_table(rows: Sequence[MeasuredPair]) -> list[str]:
     return [
         "| what-if | pairs | with calibration | without | no change | paper |",
         "|---|--:|--:|--:|--:|--:|",
-        *(_what_if_line(name, found) for name, found in [*lines, ("**all**", list(rows))]),
+        *(_what_if_line(name, rows_of) for name, rows_of in [*lines, ("**all**", list(rows))]),
     ]
 
 

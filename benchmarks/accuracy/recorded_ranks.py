@@ -84,7 +84,7 @@ def dlrm(folder: Path) -> RanksStudy:
 def ranks_study(trace: str, graph: Graph) -> RanksStudy:
     """Replay *graph*, one step of several ranks, unchanged."""
     timeline = replay(graph)
-    found = rank_paces(timeline)
+    by_rank = rank_paces(timeline)
     recorded = graph.tasks["start_ns"].to_numpy()
     before, after = (_last_to_arrive(graph, starts) for starts in (recorded, timeline.start_ns))
     return RanksStudy(
@@ -94,8 +94,8 @@ def ranks_study(trace: str, graph: Graph) -> RanksStudy:
         together_ns=replay(begin_together(graph)).step_ns,
         meetings=len(before),
         same_last=int((before == after).sum()),
-        pace=pace_setter(found) or "",
-        ranks=tuple(_row(timeline, pace) for pace in found),
+        pace=pace_setter(by_rank) or "",
+        ranks=tuple(_row(timeline, pace) for pace in by_rank),
     )
 
 

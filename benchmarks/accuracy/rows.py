@@ -30,7 +30,7 @@ class IdentityRow:
 
 
 @dataclass(frozen=True)
-class Study:
+class AccuracyStudy:
     """All rows; ``absent`` are recordings that are listed but not on this machine."""
 
     identities: tuple[IdentityRow, ...] = ()

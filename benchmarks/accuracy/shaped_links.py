@@ -116,7 +116,7 @@ def cell_row(cell: Cell) -> NetworkRow:
     assert cell.recording is not None
     assert alone_ns
     assert cell.model
-    found = predict(at_pace(_graph(cell.recording.read), alone_ns), parse_scenario(scenario))
+    prediction = predict(at_pace(_graph(cell.recording.read), alone_ns), parse_scenario(scenario))
     return NetworkRow(
         name=cell.name,
         scheme=cell.scheme,
@@ -125,14 +125,14 @@ def cell_row(cell: Cell) -> NetworkRow:
         rate_mbit=cell.rate_mbit,
         scenario=scenario,
         measured_ns=cell.step_ns,
-        predicted_ns=found.predicted_ns,
+        predicted_ns=prediction.predicted_ns,
         alone_ns=alone_ns,
         series_ns=series_ns(cell),
         noise=cell.noise,
         problems=cell.problems,
-        step_interval=found.step_interval,
-        replay_error=found.replayed_before_ns / found.measured.step_ns - 1,
-        setting=found.setting,
+        step_interval=prediction.step_interval,
+        replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
+        setting=prediction.setting,
     )
 
 

@@ -10,7 +10,7 @@ import tomllib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.accuracy.rows import IdentityRow, Study
+from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
 from foretrace.analysis.baseline import measured_step
 from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
@@ -45,7 +45,7 @@ def read_list(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
-def run_study(listed: dict[str, Any], folder: Path) -> Study:
+def run_study(listed: dict[str, Any], folder: Path) -> AccuracyStudy:
     """Replay and predict everything that *listed* names; its archives lie in *folder*."""
     study = _Collector(folder.parent / listed["shared"], listed.get("held_out", ()))
     for entry in listed.get("identity", ()):
@@ -112,8 +112,8 @@ class _Collector:
             name += " again"
         return name
 
-    def result(self) -> Study:
-        return Study(
+    def result(self) -> AccuracyStudy:
+        return AccuracyStudy(
             tuple(self._identities), tuple(self._pairs), self._problems, tuple(self._absent)
         )
 
@@ -137,8 +137,9 @@ class _Collector:
 
 def identity_row(trace: str, graph: Graph, cause: str | None = None) -> IdentityRow:
     """Replay *graph* unchanged."""
-    found = identity(graph)
-    return IdentityRow(trace, cause, found.measured.step_ns, found.replayed_ns, graph.steps)
+    replayed = identity(graph)
+    measured_ns = replayed.measured.step_ns
+    return IdentityRow(trace, cause, measured_ns, replayed.replayed_ns, graph.steps)
 
 
 def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
@@ -149,9 +150,9 @@ def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
     recorded = build(pair.before)
     before = with_measured_step(recorded, pair.before_ns)
     scenario = parse_scenario([pair.scenario])
-    found = compare(before, scenario, pair.after_ns, "unprofiled")
+    validation = compare(before, scenario, pair.after_ns, "unprofiled")
     row = replace(
-        _step_row(found, before, scenario),
+        _step_row(validation, before, scenario),
         name=pair.name,
         model=pair.model,
         change=pair.scenario,
@@ -163,15 +164,15 @@ def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
         pair.name,
         _unrest(recorded.meta.unprofiled_step_ns),
         measured_step(recorded).step_ns,
-        found.prediction.replayed_before_ns,
+        validation.prediction.replayed_before_ns,
         recorded.steps,
     )
     return row, unchanged
 
 
-def _step_row(found: Validation, before: Graph, scenario: Scenario) -> MeasuredPair:
+def _step_row(validation: Validation, before: Graph, scenario: Scenario) -> MeasuredPair:
     """Return a row about whole steps, its name and origin left open."""
-    prediction = found.prediction
+    prediction = validation.prediction
     return MeasuredPair(
         name="",
         model="",
@@ -180,9 +181,9 @@ def _step_row(found: Validation, before: Graph, scenario: Scenario) -> MeasuredP
         transforms=names(scenario),
         measure="step",
         before_ns=prediction.measured.step_ns,
-        after_ns=found.measured_after_ns,
+        after_ns=validation.measured_after_ns,
         rule_ns=prediction.predicted_ns,
-        paper_ns=found.null_paper_ns,
+        paper_ns=validation.null_paper_ns,
         step_interval=prediction.step_interval,
         replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
     )
@@ -192,8 +193,8 @@ def _calibrated_ns(pair: Pair, before: Graph, scenario: Scenario) -> float | Non
     """Predict *pair* with its calibration; ``None`` without one, or where it tells nothing."""
     if pair.calibration is None:
         return None
-    found = predict(before, scenario, read_calibration(pair.calibration))
-    return found.predicted_ns if found.costs.get(MEASURED) else None
+    prediction = predict(before, scenario, read_calibration(pair.calibration))
+    return prediction.predicted_ns if prediction.costs.get(MEASURED) else None
 
 
 def _unrest(steps_ns: tuple[int, ...]) -> str | None:

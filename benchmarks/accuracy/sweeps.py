@@ -72,13 +72,13 @@ def contention(cells: Iterable[Cell]) -> dict[int | None, tuple[float, float]]:
 
     Means over ranks and over what was computed; none above 1.
     """
-    found: dict[int | None, list[tuple[float, float]]] = {}
+    by_rate: dict[int | None, list[tuple[float, float]]] = {}
     for cell in cells:
         if cell.scheme == "contention":
             share, stretch = mean(cell.facts["compute_share"]), cell.facts["stretch"]
-            found.setdefault(cell.rate_mbit, []).append((share, stretch))
+            by_rate.setdefault(cell.rate_mbit, []).append((share, stretch))
     return {
         rate: (min(mean(shares), 1.0), min(1 / mean(stretches), 1.0))
-        for rate, measured in found.items()
+        for rate, measured in by_rate.items()
         for shares, stretches in [zip(*measured, strict=True)]
     }

@@ -12,7 +12,7 @@ from foretrace.tracer.step_stats import NOISE_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.accuracy.rows import IdentityRow, Study
+    from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
     from foretrace.analysis.measured_pair import MeasuredPair
 
 IDENTITY_LIMIT = 0.02
@@ -46,7 +46,7 @@ def _pair_line(row: MeasuredPair) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def public_pairs(study: Study) -> list[str]:
+def public_pairs(study: AccuracyStudy) -> list[str]:
     """Return the section on pairs that others measured."""
     rows = [row for row in study.pairs if not row.is_recorded_here and row.is_of_one_device]
     return [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.accuracy.__main__ import quoted
+from benchmarks.accuracy.__main__ import quote
 from docs import generate as reference
 from tests.support.docs.blocks import PAGES, items
 from tests.support.docs.runner import attempt, commands, extras, extras_of, targets, visiting
@@ -153,7 +153,7 @@ def test_the_readme_quotes_the_accuracy_page() -> None:
     """The figures of the front page are those of the last study."""
     readme = (ROOT / "README.md").read_text("utf-8")
 
-    assert quoted(readme, (ROOT / "docs" / "accuracy.md").read_text("utf-8")) == readme
+    assert quote(readme, (ROOT / "docs" / "accuracy.md").read_text("utf-8")) == readme
 
 
 @pytest.mark.parametrize("name", reference.PAGES)

@@ -55,43 +55,43 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScheduleTrial:
     """One question: the forecast, None where it was refused, and the true time."""
 
-    found: RegimeForecast | None
+    forecast: RegimeForecast | None
     truth: float
 
     @property
     def error(self) -> float:
         """Relative error of the forecast."""
-        assert self.found is not None
-        return self.found.total.value / self.truth - 1
+        assert self.forecast is not None
+        return self.forecast.total.value / self.truth - 1
 
     @property
     def is_held(self) -> bool:
         """Whether the interval holds the truth."""
-        assert self.found is not None
-        return self.found.total.low <= self.truth <= self.found.total.high
+        assert self.forecast is not None
+        return self.forecast.total.low <= self.truth <= self.forecast.total.high
 
 
 def regimes_section(recorded: Path) -> list[str]:
     """Return the section of the page; *recorded* is the folder of own recordings."""
     runs = read_runs(recorded / FOLDER / "epochs.csv")
-    known = {model: costs_of(recorded / FOLDER, model, runs) for model in {r.model for r in runs}}
-    ways: dict[str, Callable[[Run, float], Asked]] = {
-        f"schedule, {way}": partial(_ask_known, known, way, True) for way in WAYS
+    costs = {model: costs_of(recorded / FOLDER, model, runs) for model in {r.model for r in runs}}
+    ways: dict[str, Callable[[Run, float], ScheduleTrial]] = {
+        f"schedule, {way}": partial(_ask_known, costs, way, True) for way in WAYS
     }
-    ways["sizes only, two recordings"] = partial(_ask_known, known, "two recordings", False)
-    asked = {way: [[ask(run, at) for run in runs] for at in PROGRESS] for way, ask in ways.items()}
+    ways["sizes only, two recordings"] = partial(_ask_known, costs, "two recordings", False)
+    trials = {way: [[ask(run, at) for run in runs] for at in PROGRESS] for way, ask in ways.items()}
     return [
         "## Changing batch sizes",
         "",
         TEXT,
-        *_summary(asked),
+        *_summary(trials),
         "",
         "Each run with its schedule and two recordings, errors of the total:",
         "",
-        *_each(runs, asked["schedule, two recordings"]),
+        *_each(runs, trials["schedule, two recordings"]),
     ]
 
 
@@ -99,7 +99,7 @@ def read_runs(path: Path) -> list[Run]:
     """Return the trainings in a CSV file with one row per epoch."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = []
+    trainings = []
     for (model, schedule, repeat), epochs in groupby(
         rows, key=lambda row: (row["model"], row["schedule"], row["repeat"])
     ):
@@ -107,8 +107,8 @@ def read_runs(path: Path) -> list[Run]:
         sizes = tuple(int(row["batch_size"]) for row in each)
         seconds = tuple(float(row["seconds"]) for row in each)
         name = f"{model}, {schedule}, {int(repeat) + 1}"
-        found.append(Run(name, model, int(each[0]["samples"]), sizes, seconds))
-    return found
+        trainings.append(Run(name, model, int(each[0]["samples"]), sizes, seconds))
+    return trainings
 
 
 def costs_of(folder: Path, model: str, runs: Iterable[Run]) -> dict[str, dict[int, EpochCost]]:
@@ -131,16 +131,16 @@ WAYS = ("two recordings", "one recording, calibrated", "one recording")
 
 
 def _ask_known(
-    known: Mapping[str, Mapping[str, Mapping[int, EpochCost]]],
+    costs: Mapping[str, Mapping[str, Mapping[int, EpochCost]]],
     way: str,
     planned: bool,  # noqa: FBT001 - bound once, by position
     run: Run,
     at: float,
-) -> Asked:
-    return ask(run, at, known[run.model][way], planned=planned)
+) -> ScheduleTrial:
+    return ask(run, at, costs[run.model][way], planned=planned)
 
 
-def ask(run: Run, at: float, costs: Mapping[int, EpochCost], *, planned: bool) -> Asked:
+def ask(run: Run, at: float, costs: Mapping[int, EpochCost], *, planned: bool) -> ScheduleTrial:
     """Forecast *run* after a share *at* of its epochs, with its schedule or only with its sizes."""
     done = round(at * len(run.sizes))
     training = TrainingSoFar(
@@ -152,49 +152,49 @@ def ask(run: Run, at: float, costs: Mapping[int, EpochCost], *, planned: bool) -
         rising=not planned,
     )
     try:
-        return Asked(forecast_regimes(training), sum(run.seconds))
+        return ScheduleTrial(forecast_regimes(training), sum(run.seconds))
     except RefusedError:
-        return Asked(None, sum(run.seconds))
+        return ScheduleTrial(None, sum(run.seconds))
 
 
-def _summary(asked: Mapping[str, list[list[Asked]]]) -> list[str]:
+def _summary(trials: Mapping[str, list[list[ScheduleTrial]]]) -> list[str]:
     heads = ("what is known", *(f"after {at:.0%}" for at in PROGRESS), "in the interval", "refused")
-    lines = [_row(way, points) for way, points in asked.items()]
-    lines += _rules(asked["schedule, two recordings"])
+    lines = [_row(way, points) for way, points in trials.items()]
+    lines += _rules(trials["schedule, two recordings"])
     return ["Mean error of the total, and in brackets the largest:", "", *table(heads, lines)]
 
 
-def _row(way: str, points: list[list[Asked]]) -> list[str]:
-    known = [[a for a in each if a.found] for each in points]
-    every = [a for each in known for a in each]
+def _row(way: str, points: list[list[ScheduleTrial]]) -> list[str]:
+    answered = [[a for a in each if a.forecast] for each in points]
+    every = [a for each in answered for a in each]
     held = sum(a.is_held for a in every)
     return [
         way,
-        *(_errors(a.error for a in each) for each in known),
+        *(_errors(a.error for a in each) for each in answered),
         f"{held} of {len(every)}",
         str(sum(map(len, points)) - len(every)),
     ]
 
 
-def _rules(points: list[list[Asked]]) -> Iterator[list[str]]:
+def _rules(points: list[list[ScheduleTrial]]) -> Iterator[list[str]]:
     """Yield the rows of the published rule and of the naive one."""
     for name, total in (
         ("Shockwave's rule", "dirichlet_total"),
         ("last epoch repeated", "naive_total"),
     ):
         cells = [
-            _errors(getattr(a.found, total) / a.truth - 1 for a in each if a.found)
+            _errors(getattr(a.forecast, total) / a.truth - 1 for a in each if a.forecast)
             for each in points
         ]
         yield [name, *cells, "–", "–"]
 
 
 def _errors(errors: Iterable[float]) -> str:
-    found = np.abs([*errors])
-    return f"{found.mean():.1%} ({found.max():.1%})" if len(found) else "–"
+    off = np.abs([*errors])
+    return f"{off.mean():.1%} ({off.max():.1%})" if len(off) else "–"
 
 
-def _each(runs: list[Run], points: list[list[Asked]]) -> list[str]:
+def _each(runs: list[Run], points: list[list[ScheduleTrial]]) -> list[str]:
     heads = ("model, schedule, repeat", "seconds", *(f"after {at:.0%}" for at in PROGRESS))
     lines = [
         [run.name, f"{sum(run.seconds):.1f}", *(_cell(each[at]) for each in points)]
@@ -203,5 +203,5 @@ def _each(runs: list[Run], points: list[list[Asked]]) -> list[str]:
     return table(heads, lines)
 
 
-def _cell(asked: Asked) -> str:
-    return percent(asked.error) if asked.found else "refused"
+def _cell(trial: ScheduleTrial) -> str:
+    return percent(trial.error) if trial.forecast else "refused"

@@ -2,7 +2,7 @@
 
 In: the logs in ``losses.parquet``. Out: lines of Markdown. A log is cut to its first 240, 700 or
 2,000 steps, or averaged over 40 steps at a time, as if it were logged by epoch; then its last half
-is hidden, and losses that it reaches there are asked for.
+is hidden, and losses that it reaches there are trials for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHOWN = ("gru sgd 5", "images adam 5", "clusters sgd-step 5", "deep adam-warm-up
 
 
 @dataclass(frozen=True)
-class Asked:
+class LossTrial:
     """One question about one log, what was answered, and the truth.
 
     Steps are infinite where a target is not reached within the log, or by a rule. ``answer`` is
@@ -78,7 +78,7 @@ def read_runs(path: Path) -> dict[str, LossLog]:
 def convergence_section(recorded: Path) -> list[str]:
     """Return the section on ``foretrace job convergence``."""
     runs = read_runs(recorded / "losses.parquet")
-    asked = [one for name, log in runs.items() for one in questions(name, log)]
+    trials = [one for name, log in runs.items() for one in questions(name, log)]
     return [
         "## Steps to a loss",
         "",
@@ -91,7 +91,7 @@ def convergence_section(recorded: Path) -> list[str]:
         "The constants of the method were chosen on the first four seeds.",
         "The fifth judges them: what it gives was not looked at before they were fixed.",
         "",
-        *_summary(asked),
+        *_summary(trials),
         "",
         "Questions about one log share its luck: they are not independent.",
         '"Off" is the median of |error| where an answer was given: of it, and of two rules.',
@@ -108,11 +108,11 @@ def convergence_section(recorded: Path) -> list[str]:
     ]
 
 
-def questions(run: str, log: LossLog) -> Iterator[Asked]:
+def questions(run: str, log: LossLog) -> Iterator[LossTrial]:
     """Yield the questions on all cuts of a log, answered."""
     for cut in CUTS:
-        yield from _asked(run, f"{cut} steps", _first(log, cut))
-    yield from _asked(run, "epochs", _averaged(log, EPOCH))
+        yield from _ask(run, f"{cut} steps", _first(log, cut))
+    yield from _ask(run, "epochs", _averaged(log, EPOCH))
 
 
 def shown(runs: dict[str, LossLog]) -> list[str]:
@@ -122,17 +122,17 @@ def shown(runs: dict[str, LossLog]) -> list[str]:
         f"| {name} | {_target(one)} | {_step(one.real)} | {_said(one)} | {_step(one.optimus)} | "
         f"{_step(one.slope)} |"
         for name in SHOWN
-        for one in _asked(name, "2000 steps", runs[name])
+        for one in _ask(name, "2000 steps", runs[name])
     ]
     return [head, "|---|---|--:|--:|--:|--:|", *rows]
 
 
-def _asked(run: str, cut: str, log: LossLog) -> Iterator[Asked]:
-    known = _first(log, len(log.steps) // 2)
-    since = schedule_of(known.steps, known.rates).since
-    window = max(1, round(0.05 * (len(known.steps) - since)))
+def _ask(run: str, cut: str, log: LossLog) -> Iterator[LossTrial]:
+    first_half = _first(log, len(log.steps) // 2)
+    since = schedule_of(first_half.steps, first_half.rates).since
+    window = max(1, round(0.05 * (len(first_half.steps) - since)))
     means = trailing_mean(log.losses, window)
-    half = len(known.steps) - window + 1
+    half = len(first_half.steps) - window + 1
     lowest = means[:half].min()
     below = means.min() - BELOW * (means[max(0, half - window)] - means.min()) - 1e-9
     targets = [(depth, means[int(depth * len(log.steps)) - window]) for depth in DEPTHS]
@@ -141,22 +141,22 @@ def _asked(run: str, cut: str, log: LossLog) -> Iterator[Asked]:
             continue
         hit = np.flatnonzero(means <= target)
         real = float(log.steps[window - 1 + hit[0]]) if len(hit) else math.inf
-        yield Asked(
+        yield LossTrial(
             run,
             cut,
             depth,
             float(log.steps[-1]),
             real,
-            _answer(known, float(target), window),
-            optimus_alone(known, float(target)).steps,
-            last_slope(known.steps, known.losses, float(target)),
+            _answer(first_half, float(target), window),
+            optimus_alone(first_half, float(target)).steps,
+            last_slope(first_half.steps, first_half.losses, float(target)),
         )
 
 
-def _answer(known: LossLog, target: float, window: int) -> Answer | None:
+def _answer(first_half: LossLog, target: float, window: int) -> Answer | None:
     try:
         return forecast_steps_to_loss(
-            known, target, window=window, next_change=math.inf, draws=200
+            first_half, target, window=window, next_change=math.inf, draws=200
         ).answer
     except RefusedError:
         return None
@@ -176,10 +176,10 @@ def _averaged(log: LossLog, each: int) -> LossLog:
     )
 
 
-def _summary(asked: Sequence[Asked]) -> list[str]:
+def _summary(trials: Sequence[LossTrial]) -> list[str]:
     head = "| questions | asked | answered | interval holds | width | off | Optimus | slope |"
-    tuned = [one for one in asked if not one.run.endswith(JUDGING)]
-    judged = [one for one in asked if one.run.endswith(JUDGING)]
+    tuned = [one for one in trials if not one.run.endswith(JUDGING)]
+    judged = [one for one in trials if one.run.endswith(JUDGING)]
     groups = {
         "chosen on": tuned,
         "**judged on**": judged,
@@ -193,21 +193,21 @@ def _summary(asked: Sequence[Asked]) -> list[str]:
     return [head, "|---|--:|--:|--:|--:|--:|--:|--:|", *map(_line, groups, groups.values())]
 
 
-def _line(name: str, asked: Sequence[Asked]) -> str:
-    answered = [one for one in asked if one.answer is not None]
+def _line(name: str, trials: Sequence[LossTrial]) -> str:
+    answered = [one for one in trials if one.answer is not None]
     if not answered:
-        return f"| {name} | {len(asked)} | 0 % | | | | | |"
+        return f"| {name} | {len(trials)} | 0 % | | | | | |"
     held = np.mean([one.holds for one in answered])
     widths = [(a.high - a.low) / a.value for one in answered if (a := one.answer)]
-    cells = [f"{len(answered) / len(asked):.0%}", f"{held:.0%}", f"{np.median(widths):.0%}"]
-    known = [one for one in answered if math.isfinite(one.real)]
+    cells = [f"{len(answered) / len(trials):.0%}", f"{held:.0%}", f"{np.median(widths):.0%}"]
+    reaching = [one for one in answered if math.isfinite(one.real)]
     rules = (
-        [one.answer.value for one in known if one.answer],
-        [one.optimus for one in known],
-        [one.slope for one in known],
+        [one.answer.value for one in reaching if one.answer],
+        [one.optimus for one in reaching],
+        [one.slope for one in reaching],
     )
-    cells += [_off(values, [one.real for one in known]) for values in rules]
-    return f"| {name} | {len(asked)} | {' | '.join(cells)} |"
+    cells += [_off(values, [one.real for one in reaching]) for values in rules]
+    return f"| {name} | {len(trials)} | {' | '.join(cells)} |"
 
 
 def _off(values: Sequence[float], real: Sequence[float]) -> str:
@@ -217,7 +217,7 @@ def _off(values: Sequence[float], real: Sequence[float]) -> str:
     return f"{off:.0%}" if np.isfinite(off) else "∞"
 
 
-def _target(one: Asked) -> str:
+def _target(one: LossTrial) -> str:
     return "not reached" if one.depth is None else f"at {one.depth:.0%}"
 
 
@@ -225,7 +225,7 @@ def _step(step: float) -> str:
     return "never" if math.isinf(step) else f"{step:,.0f}"
 
 
-def _said(one: Asked) -> str:
+def _said(one: LossTrial) -> str:
     if one.answer is None:
         return "refused"
     mark = "" if one.holds else " (wrong)"

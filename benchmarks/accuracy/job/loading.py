@@ -37,7 +37,7 @@ loader; the second was measured and predicted afterwards.
 """
 
 
-class Cell(NamedTuple):
+class LoadingCell(NamedTuple):
     """A step that was measured, in seconds, and what was said of it."""
 
     cache: str
@@ -50,8 +50,8 @@ class Cell(NamedTuple):
 
     def errors(self) -> tuple[float, float, float]:
         """Return the relative errors: from parts, optimistic, Synergy's."""
-        found = (self.parts.seconds, self.optimistic, self.synergy)
-        return tuple(each / self.measured - 1 for each in found)  # type: ignore[return-value]
+        steps = (self.parts.seconds, self.optimistic, self.synergy)
+        return tuple(each / self.measured - 1 for each in steps)  # type: ignore[return-value]
 
 
 def loading_section(recorded: Path) -> list[str]:
@@ -66,31 +66,31 @@ def loading_section(recorded: Path) -> list[str]:
     return lines
 
 
-def cells_of(found: dict[str, Any]) -> list[Cell]:
+def cells_of(recorded: dict[str, Any]) -> list[LoadingCell]:
     """Return every measured cell of a loader with its predictions, fixed caches first."""
-    step, cores = parts_of(found)
-    storage = Storage(found["disk"], found["disk"])
-    dataset_gb = found["items"] * found["item_bytes"] / 1e9
+    step, cores = parts_of(recorded)
+    storage = Storage(recorded["disk"], recorded["disk"])
+    dataset_gb = recorded["items"] * recorded["item_bytes"] / 1e9
     measured: dict[tuple[str, float, int], list[float]] = {}
-    for cell in found["cells"]:
+    for cell in recorded["cells"]:
         key = (cell["cache"], cell["fraction"], cell["workers"])
         measured.setdefault(key, []).extend(cell["seconds"])
-    steps = found["items"] / found["batch"]
+    steps = recorded["items"] / recorded["batch"]
     rows = []
     for (cache, fraction, workers), seconds in sorted(measured.items(), key=_by_workers):
         full = float(np.mean(measured["fixed", 1.0, workers]))
         hits = (fixed_hits if cache == "fixed" else recent_hits)(fraction)
         parts = pace(step, storage, workers=workers, hits=hits, cores=cores)
-        known = pace(step, storage, workers=workers, hits=hits, cores=cores, measured=full)
+        ours = pace(step, storage, workers=workers, hits=hits, cores=cores, measured=full)
         published = synergy(
             full * steps,
             dataset_gb=dataset_gb * 1000 / 1024,  # its GB have 1,024 MB
             fraction=hits,
-            memory_gb_per_s=_rate(found) / 1e9,
-            disk_mb_per_s=found["disk"] / 1e6,
+            memory_gb_per_s=_rate(recorded) / 1e9,
+            disk_mb_per_s=recorded["disk"] / 1e6,
         )
-        means = (float(np.mean(seconds)), parts, known.seconds, published.epoch / steps)
-        rows.append(Cell(cache, fraction, workers, *means))
+        means = (float(np.mean(seconds)), parts, ours.seconds, published.epoch / steps)
+        rows.append(LoadingCell(cache, fraction, workers, *means))
     return rows
 
 
@@ -99,22 +99,22 @@ def _by_workers(cell: tuple[tuple[str, float, int], list[float]]) -> tuple[str, 
     return cache, workers, fraction
 
 
-def parts_of(found: dict[str, Any]) -> tuple[Step, float]:
+def parts_of(recorded: dict[str, Any]) -> tuple[Step, float]:
     """Return what a step costs by its parts, and the effective cores for training."""
     compute, prepare, handed_over = (
-        float(np.mean([trimmed_mean(parts[name]) for parts in found["parts"]]))
+        float(np.mean([trimmed_mean(parts[name]) for parts in recorded["parts"]]))
         for name in ("compute", "prepare", "handed_over")
     )
-    _arithmetic, training = np.mean([p["effective_cores"] for p in found["parts"]], axis=0)
-    batch_bytes = found["item_bytes"] * found["batch"]
+    _arithmetic, training = np.mean([p["effective_cores"] for p in recorded["parts"]], axis=0)
+    batch_bytes = recorded["item_bytes"] * recorded["batch"]
     return Step(compute, prepare, batch_bytes, max(handed_over - compute, 0.0)), float(training)
 
 
-def _rate(found: dict[str, Any]) -> float:
-    return float(np.mean([parts["memory_bytes_per_second"] for parts in found["parts"]]))
+def _rate(recorded: dict[str, Any]) -> float:
+    return float(np.mean([parts["memory_bytes_per_second"] for parts in recorded["parts"]]))
 
 
-def _summary(loaders: dict[str, list[Cell]]) -> list[str]:
+def _summary(loaders: dict[str, list[LoadingCell]]) -> list[str]:
     heads = ("loader", "cells", "from parts", "optimistic", "Synergy's form")
     lines = []
     for title, cells in loaders.items():
@@ -128,11 +128,11 @@ def _summary(loaders: dict[str, list[Cell]]) -> list[str]:
 
 
 def _errors(errors: Iterable[float]) -> str:
-    found = np.asarray(errors)
-    return f"{np.median(found):.1%} ({found.max():.1%})"
+    off = np.asarray(errors)
+    return f"{np.median(off):.1%} ({off.max():.1%})"
 
 
-def _table(cells: list[Cell]) -> list[str]:
+def _table(cells: list[LoadingCell]) -> list[str]:
     heads = (
         "cache", "cached", "workers", "measured, ms", "from parts, ms", "limited by",
         "from parts", "optimistic", "Synergy's form",

@@ -92,13 +92,13 @@ def _real(cell: Cell) -> Real:
     assert cell.rate_mbit is not None
     assert cell.lone_ns
     graph = _graph(cell.recording.read)
-    found = predict(at_pace(graph, cell.lone_ns), parse_scenario(scenario_of(cell)))
+    prediction = predict(at_pace(graph, cell.lone_ns), parse_scenario(scenario_of(cell)))
     price = cell.ranks * (cell.rate_mbit / MOST_MBIT) ** GROWTH
     fleet = Fleet("machine", cell.ranks, cell.ranks, "ddp", price)
     parts = Parts(cell.lone_ns / 1e9, total_bytes(find_gradients(graph)), cell.rate_mbit * 1e6 / 8)
     form_s = closed_form_step(fleet, parts)
     assert cell.model
-    return Real(cell.model, price, cell.step_ns / 1e9, step_of(found), form_s)
+    return Real(cell.model, price, cell.step_ns / 1e9, step_of(prediction), form_s)
 
 
 @cache

@@ -46,7 +46,7 @@ HEADS = (
 
 
 @dataclass(frozen=True)
-class RuntimeQuestion:
+class RuntimeTrial:
     """One question: the answer, None where it was refused, the plain product, and the truth."""
 
     answer: Answer | None
@@ -82,7 +82,7 @@ def runtime_section(recorded: Path) -> list[str]:
         own = _table(path)
         sets[name] = [ask(each) for each in own.values()]
         sets[f"{name}, from any step on"] = [a for e in own.values() for a in windows(e)]
-    rows = [row(name, asked) for name, asked in sets.items() if asked]
+    rows = [row(name, trials) for name, trials in sets.items() if trials]
     return ["## Job time from samples of steps", "", TEXT, *_markdown(rows), "", NOTES.rstrip()]
 
 
@@ -103,49 +103,49 @@ than on the cluster of Chronus: their answers are close, and their intervals too
 """
 
 
-def ask(seconds: Floats, sample: int = SAMPLE) -> RuntimeQuestion:
+def ask(seconds: Floats, sample: int = SAMPLE) -> RuntimeTrial:
     """Foretell all of *seconds* from its first ones; where these are all, twice as many steps."""
     used = seconds[: 1 + sample]
     steps = len(seconds) if len(used) < len(seconds) else 2 * len(seconds)
     plain = plain_product(used[1:], steps)
     try:
-        return RuntimeQuestion(forecast_runtime(used, steps).total, plain, float(seconds.sum()))
+        return RuntimeTrial(forecast_runtime(used, steps).total, plain, float(seconds.sum()))
     except RefusedError:
-        return RuntimeQuestion(None, plain, float(seconds.sum()))
+        return RuntimeTrial(None, plain, float(seconds.sum()))
 
 
-def windows(seconds: Floats) -> Iterator[RuntimeQuestion]:
+def windows(seconds: Floats) -> Iterator[RuntimeTrial]:
     """Ask again from every fiftieth step on, while enough are left to be foretold."""
     for first in range(0, len(seconds) - SAMPLE - FEWEST_AHEAD, SAMPLE):
         yield ask(seconds[first:])
 
 
-def row(name: str, asked: list[RuntimeQuestion]) -> list[str]:
+def row(name: str, trials: list[RuntimeTrial]) -> list[str]:
     """Return the cells of one set of questions.
 
-    >>> row("none", [RuntimeQuestion(None, 1.0, 2.0)])[1:4]
+    >>> row("none", [RuntimeTrial(None, 1.0, 2.0)])[1:4]
     ['1', '1', '–']
     """
-    known = [each for each in asked if each.answer]
-    sure = [each for each in known if each.answer and each.answer.status == VALIDATED]
-    errors = [abs(each.error) for each in known]
-    plain = [abs(each.plain / each.truth_s - 1) for each in known]
+    answered = [each for each in trials if each.answer]
+    sure = [each for each in answered if each.answer and each.answer.status == VALIDATED]
+    errors = [abs(each.error) for each in answered]
+    plain = [abs(each.plain / each.truth_s - 1) for each in answered]
     return [
         name,
-        str(len(asked)),
-        str(len(asked) - len(known)),
+        str(len(trials)),
+        str(len(trials) - len(answered)),
         _percent(np.mean(errors) if errors else None),
         _percent(max(errors, default=None)),
-        _held(known),
+        _held(answered),
         str(len(sure)),
         _held(sure),
         _percent(np.mean(plain) if plain else None),
     ]
 
 
-def _held(asked: list[RuntimeQuestion]) -> str:
-    held = sum(each.is_held for each in asked)
-    return f"{held} ({held / len(asked):.0%})" if asked else "–"
+def _held(trials: list[RuntimeTrial]) -> str:
+    held = sum(each.is_held for each in trials)
+    return f"{held} ({held / len(trials):.0%})" if trials else "–"
 
 
 def _percent(share: float | np.floating | None) -> str:
@@ -159,14 +159,14 @@ def _markdown(rows: list[list[str]]) -> list[str]:
 
 def _arrays(folder: Path) -> Mapping[str, Floats]:
     """Return the series of *folder*, each once: some are published twice."""
-    found = {path.stem: np.load(path) for path in sorted(folder.glob("*.npy"))}
-    once = {each.tobytes(): name for name, each in found.items()}
-    return {name: found[name] for name in once.values()}
+    series = {path.stem: np.load(path) for path in sorted(folder.glob("*.npy"))}
+    once = {each.tobytes(): name for name, each in series.items()}
+    return {name: series[name] for name in once.values()}
 
 
 def _table(path: Path) -> Mapping[str, Floats]:
-    found = defaultdict(list)
+    by_job = defaultdict(list)
     with path.open(newline="") as file:
         for each in csv.DictReader(file):
-            found[each["job"]].append(float(each["seconds"]))
-    return {job: np.array(seconds) for job, seconds in found.items()}
+            by_job[each["job"]].append(float(each["seconds"]))
+    return {job: np.array(seconds) for job, seconds in by_job.items()}

@@ -46,7 +46,7 @@ HEAD = (
 FORMS = {"in step": Form(), "at their own pace": Form(in_step=False)}
 
 
-class Tried(NamedTuple):
+class SurfaceTrial(NamedTuple):
     """A fit over the grid: mean error of both rules, and the share of speeds in their interval."""
 
     relative: float
@@ -54,7 +54,7 @@ class Tried(NamedTuple):
     held: float
 
 
-def tries(form: Form, *, chosen: bool) -> Iterator[Tried]:
+def tries(form: Form, *, chosen: bool) -> Iterator[SurfaceTrial]:
     """Yield the fits to surfaces whose terms have random shares of a step.
 
     Speeds are measured at random points that have not as many workers as servers, or at points
@@ -70,17 +70,17 @@ def tries(form: Form, *, chosen: bool) -> Iterator[Tried]:
         at = random.choice(off, POINTS, replace=False)
         where = PointGrid(*best) if chosen else PointGrid(*(axis[at] for axis in grid))
         noise = random.normal(1, NOISE, POINTS)
-        yield _tried(form, terms, grid, Points(*where, form.speeds(terms, *where) * noise))
+        yield _try_surface(form, terms, grid, Points(*where, form.speeds(terms, *where) * noise))
 
 
-def _tried(form: Form, terms: Floats, grid: PointGrid, points: Points) -> Tried:
+def _try_surface(form: Form, terms: Floats, grid: PointGrid, points: Points) -> SurfaceTrial:
     real = form.speeds(terms, *grid)
     _, low, high = fit(points, form).speeds(*grid).T
     own, other = (
         float(np.abs(rule(points, form)(*grid) / real - 1).mean())
         for rule in (fit_relative, fit_absolute)
     )
-    return Tried(own, other, float(((low <= real) & (real <= high)).mean()))
+    return SurfaceTrial(own, other, float(((low <= real) & (real <= high)).mean()))
 
 
 def speed_section(_recorded: Path) -> list[str]:
@@ -88,8 +88,8 @@ def speed_section(_recorded: Path) -> list[str]:
     lines = list(HEAD)
     for name, form in FORMS.items():
         for kind in ("random", "chosen"):
-            found = np.array(list(tries(form, chosen=kind == "chosen")))
-            own, other, held = found.T
+            trials = np.array(list(tries(form, chosen=kind == "chosen")))
+            own, other, held = trials.T
             cells = [np.median(own), np.quantile(own, 0.9), own.max(), (own <= GOAL).mean()]
             cells += [held.mean(), np.median(other), other.max()]
             lines.append(f"| {name} | {kind} | {' | '.join(f'{cell:.1%}' for cell in cells)} |")

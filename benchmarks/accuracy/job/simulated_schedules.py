@@ -48,7 +48,7 @@ Errors are means of the total time; `held` is the share of intervals of level 90
 """
 
 
-class Tried(NamedTuple):
+class RuleTrial(NamedTuple):
     """Relative errors of the total by us, by Shockwave and by the last epoch, and if ours held."""
 
     ours: float
@@ -61,7 +61,7 @@ def schedules_section(_recorded: Path) -> list[str]:
     """Return the section of the page."""
     heads = ("schedules", "progress", "this forecast", "held", "Shockwave's rule", "last epoch")
     lines = [
-        _row(name, at, [tried(schedule, at) for schedule in each])
+        _row(name, at, [try_rules(schedule, at) for schedule in each])
         for name, each in families().items()
         for at in PROGRESS
     ]
@@ -110,23 +110,23 @@ def by_chance(sizes: Sequence[int], epochs: int, random: np.random.Generator) ->
     return tuple(np.repeat(sizes, np.diff(ends, prepend=0)).tolist())
 
 
-def tried(schedule: Schedule, at: float) -> Tried:
+def try_rules(schedule: Schedule, at: float) -> RuleTrial:
     """Forecast a job after a share *at* of its epochs."""
     costs = {size: 10.0 * (size / min(schedule)) ** -FASTER for size in sorted(set(schedule))}
     seconds = tuple(costs[size] for size in schedule)
     done, truth = round(at * len(schedule)), sum(seconds)
-    known = {size: EpochCost(each, 0.0, 0.0) for size, each in costs.items()}
-    found = forecast_regimes(
-        TrainingSoFar(schedule[: done + 1], seconds[:done], len(schedule), known)
+    exact = {size: EpochCost(each, 0.0, 0.0) for size, each in costs.items()}
+    forecast = forecast_regimes(
+        TrainingSoFar(schedule[: done + 1], seconds[:done], len(schedule), exact)
     )
-    totals = (found.total.value, found.dirichlet_total, found.naive_total)
+    totals = (forecast.total.value, forecast.dirichlet_total, forecast.naive_total)
     ours, shockwave, naive = (total / truth - 1 for total in totals)
-    held = found.total.low - 1e-6 <= truth <= found.total.high + 1e-6
-    return Tried(ours, shockwave, naive, held)
+    held = forecast.total.low - 1e-6 <= truth <= forecast.total.high + 1e-6
+    return RuleTrial(ours, shockwave, naive, held)
 
 
-def _row(name: str, at: float, found: Sequence[Tried]) -> list[str]:
-    errors = np.abs([each[:3] for each in found]).mean(axis=0)
-    held = np.mean([each.held for each in found])
+def _row(name: str, at: float, trials: Sequence[RuleTrial]) -> list[str]:
+    errors = np.abs([each[:3] for each in trials]).mean(axis=0)
+    held = np.mean([each.held for each in trials])
     ours, shockwave, naive = (f"{error:.1%}" for error in errors)
     return [name, f"{at:.0%}", ours, f"{held:.0%}", shockwave, naive]

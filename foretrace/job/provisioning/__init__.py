@@ -1,1 +1,4 @@
-"""Speeds, prices and a deadline in, how many machines of which kind out."""
+"""A recording, a price list and a deadline in, the cheapest machines that are in time out.
+
+Imports transforms and analysis, and of the job `answer`, `prices`, `report` and `scaled_out`.
+"""

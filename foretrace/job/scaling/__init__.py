@@ -1,1 +1,4 @@
-"""Measured speeds over workers and batch sizes in, the speed elsewhere out."""
+"""Speeds on a few numbers of workers and servers in, the speed on any number of them out.
+
+Imports of the job `answer`, `data_file`, `report` and, for speeds of the replay, `scaled_out`.
+"""

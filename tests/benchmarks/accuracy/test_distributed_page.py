@@ -6,7 +6,7 @@ from benchmarks.accuracy.collectives import CheckRow, CollectiveRow
 from benchmarks.accuracy.ddp_jobs import BucketRow, MoreRow
 from benchmarks.accuracy.distributed import Distributed
 from benchmarks.accuracy.distributed_page import distributed_page
-from benchmarks.accuracy.megatron import LEFT_OUT, MegatronRow, Plan
+from benchmarks.accuracy.megatron import LEFT_OUT, MegatronPlan, MegatronRow
 from benchmarks.accuracy.operation_timelines import TimelineRow
 from benchmarks.accuracy.recorded_ranks import RankRow, RanksStudy
 from benchmarks.accuracy.sweeps import SweepRow
@@ -112,7 +112,7 @@ def test_collectives_of_nccl() -> None:
 
 def test_other_plans_of_megatron() -> None:
     """Mean errors by change, and what was left out."""
-    plan = Plan(175.0, 8, 8, 1, 64, 4, 16, 1, 1, 1, 100.0)
+    plan = MegatronPlan(175.0, 8, 8, 1, 64, 4, 16, 1, 1, 1, 100.0)
     row = MegatronRow("tp <-> dp", plan, plan, 103.0, 110.0, 90.0)
     text = distributed_page(Distributed(plans=(row,)))
 

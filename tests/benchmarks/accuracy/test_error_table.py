@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.accuracy.error_table import Coverage, coverage, error_table
+from benchmarks.accuracy.error_table import IntervalCoverage, coverage, error_table
 from tests.support.measured.pairs import pair
 
 PAIRS = (pair("a", 0.02), pair("b", 0.04 / 0.96), pair("c", -1 / 17))
@@ -56,7 +56,7 @@ def test_some_pairs_count_nowhere(settings: dict[str, object]) -> None:
 
 def test_a_public_interval_is_made_without_its_pair() -> None:
     """The worst of three is not held by the other two."""
-    assert coverage(PAIRS) == [Coverage("gpu", "amp", "rule", 3, 2)]
+    assert coverage(PAIRS) == [IntervalCoverage("gpu", "amp", "rule", 3, 2)]
 
 
 def test_a_part_of_the_device_time_vouches_for_the_step() -> None:
@@ -75,7 +75,7 @@ def test_an_own_interval_is_made_without_its_model() -> None:
         *(pair(name, 0.01, **own) for name in "bcde"),
     ]
 
-    assert coverage(rows) == [Coverage("cpu", "amp", "rule", 6, 4)]
+    assert coverage(rows) == [IntervalCoverage("cpu", "amp", "rule", 6, 4)]
 
 
 def test_combined_transforms_are_judged_by_their_parts() -> None:

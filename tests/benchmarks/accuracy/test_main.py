@@ -10,7 +10,7 @@ from benchmarks.accuracy import __main__ as accuracy
 from benchmarks.accuracy.distributed import Distributed
 from benchmarks.accuracy.error_table import error_table
 from benchmarks.accuracy.page import page
-from benchmarks.accuracy.rows import IdentityRow, Study
+from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
 from benchmarks.accuracy.study import optimizer_ns, read_list, run_study
 from foretrace.errors import TraceError
 from foretrace.graph.literal import literal
@@ -44,7 +44,7 @@ def test_the_table_is_written_as_toml() -> None:
 
 def test_the_page_shows_pairs_means_and_coverage() -> None:
     """Each interval is made without the pair that it is judged on."""
-    text = page(Study(pairs=PAIRS), error_table(PAIRS))
+    text = page(AccuracyStudy(pairs=PAIRS), error_table(PAIRS))
 
     assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% |  | +100.0% | +20.0% |  |  |" in text
     assert "over 3 public pairs (all): predicted 4.0%, 90th percentile 5.6%; no change" in text
@@ -63,7 +63,7 @@ def test_own_pairs_are_summed_up_by_what_if() -> None:
         pair("small", 0.03, before_ns=51.0, transforms=("tf32",), **own),
         pair("unseen", -0.3, calibrated_ns=52.0, held_out=True, **own),
     )
-    text = page(Study(pairs=rows), error_table(rows))
+    text = page(AccuracyStudy(pairs=rows), error_table(rows))
     big, everything = text.split("### ")[1:3]
 
     assert big.startswith('Pairs recorded by this project, where "no change" is off > 10%')
@@ -86,7 +86,7 @@ def test_what_cannot_be_judged_is_listed_apart() -> None:
         pair("moved", -0.1, measure="kernels"),
         pair("phase", 0.1, measure="optimizer"),
     )
-    text = page(Study(pairs=rows), error_table(rows))
+    text = page(AccuracyStudy(pairs=rows), error_table(rows))
     parts = {part.split("\n", 1)[0]: part for part in text.replace("### ", "## ").split("## ")}
 
     assert "| noisy |" in parts["Inconclusive"]
@@ -107,7 +107,7 @@ def test_the_page_names_exceptions_with_their_cause() -> None:
         IdentityRow("odd", None, 100.0, 110.0, 5),
         IdentityRow("broken", None, problem="no steps"),
     )
-    text = page(Study(identities=rows, absent=("gone",)), {})
+    text = page(AccuracyStudy(identities=rows, absent=("gone",)), {})
 
     assert "| shared | 5 | 0.00 | 0.00 | -7.00% | time slices |" in text
     assert "| odd | 5 | 0.00 | 0.00 | +10.00% | not explained |" in text
@@ -118,7 +118,7 @@ def test_the_page_names_exceptions_with_their_cause() -> None:
 
 def test_pairs_without_constants_have_no_second_null_model() -> None:
     """The mean of nothing is not 0."""
-    text = page(Study(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {})
+    text = page(AccuracyStudy(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {})
 
     assert "no change 100.0%, 90th percentile 100.0%; right sign" in text
     assert "| amp | 1 | 0.0 / 0.0 / 0.0 | 0.0 / 0.0 / 0.0 | 100.0 / 100.0 / 100.0 |  |" in text
@@ -128,7 +128,7 @@ def test_a_wrong_direction_is_counted() -> None:
     """Predicting slower for what became faster is a wrong sign."""
     wrong = pair("wrong", 1.2)
 
-    assert "right sign in 3." in page(Study(pairs=(*PAIRS, wrong)), {})
+    assert "right sign in 3." in page(AccuracyStudy(pairs=(*PAIRS, wrong)), {})
 
 
 def test_absent_recordings_are_named(tmp_path: Path) -> None:
@@ -142,7 +142,9 @@ def test_absent_recordings_are_named(tmp_path: Path) -> None:
         "utf-8",
     )
 
-    assert run_study(read_list(folder / "study.toml"), folder) == Study(absent=("a.json", "b.json"))
+    assert run_study(read_list(folder / "study.toml"), folder) == AccuracyStudy(
+        absent=("a.json", "b.json")
+    )
 
 
 def test_unreadable_recordings_are_rows_with_a_problem(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_the_study_writes_its_page_and_its_table(
     monkeypatch.setattr(accuracy, "PICTURE", tmp_path / "accuracy.svg")
     monkeypatch.setattr(accuracy, "DISTRIBUTED", tmp_path / "accuracy-distributed.md")
     monkeypatch.setattr(accuracy, "README", tmp_path / "README.md")
-    monkeypatch.setattr(accuracy, "run_study", lambda _listed, _folder: Study(pairs=PAIRS))
+    monkeypatch.setattr(accuracy, "run_study", lambda _listed, _folder: AccuracyStudy(pairs=PAIRS))
     cells = (network_row(0.02), network_row(0.04))
     monkeypatch.setattr(accuracy, "run_distributed", lambda _l, _f: Distributed(cells=cells))
     marks = f"before {accuracy.BEGIN} old {accuracy.END} after"

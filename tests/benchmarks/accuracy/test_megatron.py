@@ -10,8 +10,8 @@ from benchmarks.accuracy.megatron import (
     CHANGES,
     LEFT_OUT,
     SINGLE,
+    MegatronPlan,
     MegatronRow,
-    Plan,
     mean_errors,
     pipeline_length,
     pipeline_rows,
@@ -97,7 +97,7 @@ def test_the_closed_form_is_what_the_graph_replays(stages: int, micro_batches: i
 
 def test_errors_are_signed_and_averaged_without_sign() -> None:
     """110 and 90 against 100."""
-    plan = Plan(1.0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 100.0)
+    plan = MegatronPlan(1.0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 100.0)
     rows = [MegatronRow("", plan, plan, ns, 100.0, 50.0) for ns in (110.0, 90.0)]
 
     assert rows[1].errors == pytest.approx((-0.1, 0.0, -0.5))

@@ -16,7 +16,7 @@ from tests.support.recordings.kineto import write_small_trace
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.accuracy.rows import Study
+    from benchmarks.accuracy.rows import AccuracyStudy
     from foretrace.tracer.trace import Trace
 
 
@@ -111,7 +111,7 @@ def entry(**settings: Any) -> dict[str, Any]:
     }
 
 
-def run(tmp_path: Path, **settings: Any) -> Study:
+def run(tmp_path: Path, **settings: Any) -> AccuracyStudy:
     """Run a study of one public pair."""
     write_small_trace(tmp_path)
     listed = {"shared": ".", "archives": [], "pair": [entry(**settings)]}

@@ -98,14 +98,14 @@ def _job(name: str, batch_size: int) -> Job:
 
 def run(training: Training, schedule: tuple[tuple[int, int], ...]) -> list[tuple[int, float]]:
     """Train by *schedule*; return batch size and seconds of every epoch."""
-    found = []
+    epochs_taken = []
     for size, epochs in schedule:
         for _ in range(epochs):
             began = time.perf_counter()
             for start in range(0, len(training.inputs), size):
                 training.step(start, size)
-            found.append((size, time.perf_counter() - began))
-    return found
+            epochs_taken.append((size, time.perf_counter() - began))
+    return epochs_taken
 
 
 def main() -> None:

@@ -68,9 +68,9 @@ class Disk:
             ready = max(time.monotonic(), self.is_free_at.value) + busy
             self.is_free_at.value = ready
         with self.path.open("rb") as file:
-            found = [self._item(file, item) for item in items]
+            contents = [self._item(file, item) for item in items]
         time.sleep(max(ready - time.monotonic(), 0))
-        return found
+        return contents
 
     def _item(self, file: Any, item: int) -> bytes:
         file.seek(item * self.setting.item_bytes)
@@ -212,10 +212,10 @@ def _beside(other: Callable[[], object], call: Callable[[], object]) -> list[flo
     context = multiprocessing.get_context("fork")
     process = context.Process(target=_for_ever, args=(other,), daemon=True)
     process.start()
-    found = [_timed(call) for _ in range(STEPS)]
+    seconds = [_timed(call) for _ in range(STEPS)]
     process.terminate()
     process.join()
-    return found
+    return seconds
 
 
 def _for_ever(call: Callable[[], object]) -> None:
@@ -242,9 +242,9 @@ def cell(train: Any, disk: Disk, fraction: float, workers: int, *, recent: bool)
     settle = max(SETTLE, 4 * workers) + (ITEMS // size if recent else 0)
     seconds = step_seconds(train, batches(data, size, workers), settle)
     kind = "recent" if recent else "fixed"
-    found = {"cache": kind, "fraction": fraction, "workers": workers, "seconds": seconds}
+    measured = {"cache": kind, "fraction": fraction, "workers": workers, "seconds": seconds}
     print(f"{kind} {fraction} x{workers}: {1e3 * fmean(seconds):.2f} ms", flush=True)
-    return found | ({"hit_rate": data.hits / data.asked} if workers == 0 else {})
+    return measured | ({"hit_rate": data.hits / data.asked} if workers == 0 else {})
 
 
 def main() -> None:

@@ -40,7 +40,7 @@ def test_a_refusal_is_counted_as_one() -> None:
     sizes = (*RUN.sizes, 256, 256)
     run = Run("cnn, three, 1", "cnn", 64, sizes, (*RUN.seconds, 0.5, 0.5))
 
-    assert ask(run, 0.7, {**COSTS, 64: EpochCost(9.0)}, planned=True).found is None
+    assert ask(run, 0.7, {**COSTS, 64: EpochCost(9.0)}, planned=True).forecast is None
 
 
 @pytest.mark.parametrize("way", WAYS[:2])

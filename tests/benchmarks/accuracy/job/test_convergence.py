@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.accuracy.job.convergence import (
     SHOWN,
-    Asked,
+    LossTrial,
     _line,
     convergence_section,
     questions,
@@ -31,9 +31,9 @@ STEPS = np.arange(1.0, 2001)
 LOSSES = 6 * STEPS**-0.3 + 0.02 * np.random.default_rng(1).standard_normal(2000)
 
 
-def asked(real: float, answer: Answer | None, depth: float | None = 0.75) -> Asked:
+def asked(real: float, answer: Answer | None, depth: float | None = 0.75) -> LossTrial:
     """Return a question about a log of 200 steps."""
-    return Asked("a sgd 5", "240 steps", depth, 200, real, answer, math.inf, 180.0)
+    return LossTrial("a sgd 5", "240 steps", depth, 200, real, answer, math.inf, 180.0)
 
 
 def test_an_interval_holds_the_real_step_or_one_after_the_log() -> None:

@@ -11,13 +11,13 @@ from benchmarks.accuracy.job.simulated_schedules import (
     by_chance,
     families,
     schedules_section,
-    tried,
+    try_rules,
 )
 
 
 def test_the_end_of_a_job_is_certain() -> None:
     """In its last epoch only that is left."""
-    found = tried((16, 64, 64, 64), 0.75)
+    found = try_rules((16, 64, 64, 64), 0.75)
 
     assert found.ours == pytest.approx(0, abs=1e-9)
     assert found.held
@@ -33,7 +33,7 @@ def test_a_split_by_chance_has_every_epoch() -> None:
 
 def test_the_forecast_is_nearer_than_the_published_rule_late() -> None:
     """From half of the job on, over all schedules by chance."""
-    found = [tried(schedule, 0.5) for schedule in families()["by chance"]]
+    found = [try_rules(schedule, 0.5) for schedule in families()["by chance"]]
 
     assert np.mean(np.abs([each[0] for each in found])) < np.mean(np.abs([e[1] for e in found]))
 
