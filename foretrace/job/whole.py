@@ -43,6 +43,8 @@ HOUR = 3600.0
 Count = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 UNKNOWN = 1e9
 """Steps of a job of unknown length: many."""
+REFUSED = "not answered"
+"""What a warning begins with that says why a part of the answer is missing."""
 BATCH = "a sample teaches as much in a batch of another size: as many samples reach the loss"
 
 
@@ -153,7 +155,7 @@ def _unless_refused(answer: Callable[[], T], warnings: list[str]) -> T | None:
     try:
         return answer()
     except RefusedError as error:
-        warnings.append(f"not answered: {error}")
+        warnings.append(f"{REFUSED}: {error}")
         return None
 
 

@@ -209,6 +209,19 @@ def test_a_job_of_which_nothing_is_answered_fails(
     assert "not answered: 1 samples are too few" in capsys.readouterr().err
 
 
+def test_the_reason_stands_before_notes_about_a_recording(
+    recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start-up that was not recorded is none."""
+    trace, unsteady = load(recorded), tmp_path / "unsteady.parquet"
+    steps_ns = (100_000_000, 110_000_000) * 20 + (300_000_000, 310_000_000) * 20
+    save(replace(trace, meta=replace(trace.meta, unprofiled_step_ns=steps_ns)), unsteady)
+    plan = str(written(tmp_path, "steps = 9999"))
+
+    assert cli.run(["job", "whole", str(unsteady), "--job", plan]) == 1
+    assert capsys.readouterr().err.startswith("foretrace: not answered: the pace changes")
+
+
 def test_command_and_page_say_the_same(
     recorded: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

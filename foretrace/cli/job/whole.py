@@ -37,12 +37,12 @@ def whole(
     """Say how long a recorded job takes in all and what it costs, before and after a change."""
     from foretrace.analysis.prediction import predict
     from foretrace.errors import RefusedError
-    from foretrace.job.whole import forecast_whole_job, read_job_description
+    from foretrace.job.whole import REFUSED, forecast_whole_job, read_job_description
     from foretrace.transforms.scenario import parse_scenario
 
     description, scenario = read_job_description(job), parse_scenario(transforms or ())
     graph = calibrated_graph_of(trace, step, calibration)
     report = forecast_whole_job(graph, predict(graph, scenario), description)
     if not report.answers:
-        raise RefusedError(report.warnings[0])
+        raise RefusedError(next(text for text in report.warnings if text.startswith(REFUSED)))
     show(report, json=json)
