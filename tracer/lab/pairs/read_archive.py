@@ -103,7 +103,8 @@ def members(path: Path) -> dict[str, Any]:
         with tarfile.open(path) as archive:
             contents = {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise TraceError(f"{path} is no archive of record-pairs or -network: {error}") from error
+        text = f"{path} is no archive of record-pairs or shaped_network: {error}"
+        raise TraceError(text) from error
     return {name: io.BytesIO(content).getvalue for name, content in contents.items()}
 
 
