@@ -80,13 +80,13 @@ def test_a_function_of_a_file_is_a_what_if(mine: Path) -> None:
     by_text = parse_scenario(["mine.py:fused_softmax(speedup=2)"])
     by_file = load_scenario("plan.toml")
 
-    found = [predict(graph, scenario) for scenario in (by_text, by_file)]
+    predictions = [predict(graph, scenario) for scenario in (by_text, by_file)]
     assert describe_scenario(by_text) == ("mine.py:fused_softmax(speedup=2)",)
     assert describe_scenario(by_file) == describe_scenario(by_text)
-    assert found[0] == found[1]
-    assert found[0].status == "unvalidated"
-    assert found[0].speedup > 1
-    assert "fused_softmax: softmax and dropout run 2 times as fast" in found[0].assumptions
+    assert predictions[0] == predictions[1]
+    assert predictions[0].status == "unvalidated"
+    assert predictions[0].speedup > 1
+    assert "fused_softmax: softmax and dropout run 2 times as fast" in predictions[0].assumptions
 
 
 def test_a_function_of_a_module_is_a_what_if() -> None:
@@ -158,10 +158,10 @@ def test_a_what_if_that_edits_in_place_leaves_the_job_alone(mine: Path) -> None:
     graph = gpu_job()
 
     before = identity(graph).replayed_ns
-    found = predict(graph, parse_scenario(["place.py:halved"]))
+    prediction = predict(graph, parse_scenario(["place.py:halved"]))
 
-    assert found.replayed_before_ns == before
-    assert found.speedup > 1.2
+    assert prediction.replayed_before_ns == before
+    assert prediction.speedup > 1.2
 
 
 def documented(change: Callable[..., Any], doc: str = DOC) -> Callable[..., Any]:

@@ -18,13 +18,15 @@ def on_terminal(*arguments: str, columns: int = 80, **environment: str) -> str:
     """
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    known = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")}
+    inherited = {
+        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
+    }
     running = subprocess.Popen(
         [sys.executable, "-m", "foretrace", *arguments],
         stdin=its,
         stdout=its,
         stderr=its,
-        env={**known, "TERM": "xterm-256color", **environment},
+        env={**inherited, "TERM": "xterm-256color", **environment},
     )
     os.close(its)
     written = _all_of(ours)

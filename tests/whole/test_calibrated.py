@@ -55,9 +55,9 @@ def recorded(tmp_path_factory: Any) -> tuple[Graph, Calibration]:
     folder: Path = tmp_path_factory.mktemp("calibrated")
     job = tiny_job()
     graph = build(record(job, steps=3))
-    found = calibrate(job, tiny_job, list(CHANGES.values()), seconds=30)
+    calibration = calibrate(job, tiny_job, list(CHANGES.values()), seconds=30)
     path = folder / "tiny.calibration.parquet"
-    write(found.rows, found.where, path)
+    write(calibration.rows, calibration.where, path)
     return graph, read_calibration(path)
 
 
@@ -68,18 +68,18 @@ def test_a_real_job_is_predicted_from_measured_costs(
     """The lists of both sides meet: what changes is measured, and says so."""
     graph, calibration = recorded
 
-    found = predict(graph, parse_scenario([text]), calibration)
+    prediction = predict(graph, parse_scenario([text]), calibration)
 
-    assert found.costs["measured"] > 0
-    assert any("measured" in note for note in found.assumptions)
-    assert not any("does not cover" in warning for warning in found.warnings)
+    assert prediction.costs["measured"] > 0
+    assert any("measured" in note for note in prediction.assumptions)
+    assert not any("does not cover" in warning for warning in prediction.warnings)
 
 
 def test_every_operator_of_the_recording_is_found(recorded: tuple[Graph, Calibration]) -> None:
     """Forward and backward of the small job are covered whole but for what wraps operators."""
     graph, calibration = recorded
 
-    found = predict(graph, parse_scenario(["batch_size(n=64)"]), calibration)
+    prediction = predict(graph, parse_scenario(["batch_size(n=64)"]), calibration)
 
-    covered = next(n for n in found.assumptions if "measured operator by operator" in n)
+    covered = next(n for n in prediction.assumptions if "measured operator by operator" in n)
     assert int(covered.split("operator, ")[1].split("%")[0]) >= 70

@@ -68,11 +68,11 @@ def test_the_replay_meets_every_recording() -> None:
 def test_predictions_meet_the_measured_pairs() -> None:
     """Each pair is within its limit, and the mean beats both null models."""
     study = run_study(part("pair"), TRACES)
-    found = {row.name: row for row in study.pairs}
+    rows = {row.name: row for row in study.pairs}
 
     assert study.problems == {}
-    assert found.keys() == LIMITS.keys()
-    assert {n: round(r.error, 3) for n, r in found.items() if abs(r.error) > LIMITS[n]} == {}
+    assert rows.keys() == LIMITS.keys()
+    assert {n: round(r.error, 3) for n, r in rows.items() if abs(r.error) > LIMITS[n]} == {}
     steps = [row for row in study.pairs if row.measure == "step"]
     assert mean_error(steps) < mean_null(steps)
     assert mean_error(steps) < mean_paper(steps)

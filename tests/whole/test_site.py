@@ -38,14 +38,14 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note names, links and what is fetched."""
-        found = {name: value or "" for name, value in attrs}
-        self.anchors |= {found[name] for name in ("id", "name") if name in found}
-        if tag == "a" and "href" in found:
-            self.links.append(found["href"])
-        elif tag == "link" and found.get("rel") not in {"canonical", "prev", "next"}:
-            self.loads.append(found.get("href", ""))
-        elif tag != "a" and "src" in found:
-            self.loads.append(found["src"])
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        elif tag == "link" and given.get("rel") not in {"canonical", "prev", "next"}:
+            self.loads.append(given.get("href", ""))
+        elif tag != "a" and "src" in given:
+            self.loads.append(given["src"])
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -74,9 +74,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="module")
 def pages(built: tuple[Path, str]) -> dict[Path, Reader]:
     """Return every page of the site, read."""
-    found = {path: Reader(path.read_text("utf-8")) for path in sorted(built[0].rglob("*.html"))}
-    found.pop(built[0] / "404.html")
-    return found
+    read = {path: Reader(path.read_text("utf-8")) for path in sorted(built[0].rglob("*.html"))}
+    read.pop(built[0] / "404.html")
+    return read
 
 
 def test_the_site_builds_without_a_warning(built: tuple[Path, str]) -> None:
@@ -102,8 +102,8 @@ def test_links_lead_somewhere(pages: dict[Path, Reader]) -> None:
             if parts.scheme or parts.netloc:
                 continue
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            known = pages[target].anchors if target in pages else {""}
-            if not target.is_file() or unquote(parts.fragment) not in known | {""}:
+            anchors = pages[target].anchors if target in pages else {""}
+            if not target.is_file() or unquote(parts.fragment) not in anchors | {""}:
                 lost.append((path.name, link))
 
     assert lost == []

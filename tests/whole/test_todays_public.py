@@ -78,6 +78,6 @@ def test_uploads_leave_the_compute_stream() -> None:
 @pytest.mark.parametrize("name", [RESNET_BUSY_GPU, VIT_AMP])
 def test_a_second_forward_costs_about_a_third(name: str) -> None:
     """Backward takes twice as long as forward, so one more forward adds some 30 %."""
-    found = after(name, "activation_checkpoint")
+    prediction = after(name, "activation_checkpoint")
 
-    assert found.predicted_ns / found.measured.step_ns == pytest.approx(1.31, abs=0.03)
+    assert prediction.predicted_ns / prediction.measured.step_ns == pytest.approx(1.31, abs=0.03)

@@ -241,6 +241,6 @@ def _compare(item: Item, printed: str) -> None:
         corrected = page.read_text("utf-8").replace(command + item.output, command + printed)
         page.write_text(corrected, "utf-8")
     else:
-        shown, found = item.output.splitlines(), printed.splitlines()
-        difference = "\n".join(difflib.unified_diff(shown, found, "shown", "printed", lineterm=""))
+        shown, lines = item.output.splitlines(), printed.splitlines()
+        difference = "\n".join(difflib.unified_diff(shown, lines, "shown", "printed", lineterm=""))
         raise AssertionError(f"{item}: prints something else\n{difference}")

@@ -100,11 +100,11 @@ def later(row: Row, delay: float, ids: int = 0) -> Row:
 def trace(rows: Iterable[Row], **meta: Any) -> Trace:
     """Return the recording of *rows*; *meta* are fields of `TraceMeta`."""
     given = sorted(rows, key=lambda r: (r.get("rank", 0), r["start_ns"], -r["duration_ns"]))
-    known = [c for c in EVENT_COLUMNS if any(c.name in row for row in given)]
+    columns = [c for c in EVENT_COLUMNS if any(c.name in row for row in given)]
     empty = {"category": None, "float64": np.nan}
     values = {
         column.name: [row.get(column.name, empty.get(column.dtype, -1)) for row in given]
-        for column in known
+        for column in columns
     }
     values["rank"] = [row.get("rank", 0) for row in given]
     events = table(EVENT_COLUMNS, values, len(given))

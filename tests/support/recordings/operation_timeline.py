@@ -74,8 +74,8 @@ def job(
     for step in range(steps):
         for dp in range(replicas):
             for stage in range(stages):
-                found = _rank(set(lengths), stages, stage, micro_batches)
-                for at, (name, place) in enumerate(found):
+                operations = _rank(set(lengths), stages, stage, micro_batches)
+                for at, (name, place) in enumerate(operations):
                     length = (changed or {}).get((name, dp, stage), lengths[name])
                     begin = 1_000.0 * (100 * step + at)
                     events.append(
@@ -85,14 +85,14 @@ def job(
 
 
 def _rank(kinds: set[str], stages: int, stage: int, micro_batches: int) -> list[tuple[str, int]]:
-    found = [("params-all-gather", 0)]
+    operations = [("params-all-gather", 0)]
     for turn in turns("1f1b", stages=stages, micro_batches=micro_batches, stage=stage):
         place = turn.micro_batch
         ahead = stage < stages - 1, stage > 0
         sends, receives = ahead if turn.direction == "forward" else ahead[::-1]
-        found += [(f"{turn.direction}-recv", place)] * receives
-        found += [(f"{turn.direction}-compute", place)]
-        found += [(f"{turn.direction}-send", place)] * sends
+        operations += [(f"{turn.direction}-recv", place)] * receives
+        operations += [(f"{turn.direction}-compute", place)]
+        operations += [(f"{turn.direction}-send", place)] * sends
     has_embedding = stage in (0, stages - 1)
-    found += [(name, 0) for name in TAIL if "embedding" not in name or has_embedding]
-    return [(name, place) for name, place in found if name in kinds]
+    operations += [(name, 0) for name in TAIL if "embedding" not in name or has_embedding]
+    return [(name, place) for name, place in operations if name in kinds]
