@@ -94,11 +94,15 @@ def resolves(name: str) -> bool:
 
 
 def test_the_map_names_a_place_in_every_row() -> None:
-    """What to open for a change stands in the second column."""
+    """What to open for a change stands in the second column; what it has in it is there."""
     text = (ROOT / "docs" / "contributing.md").read_text("utf-8")
     rows = re.findall(r"^\| (?:add|read|name|record|change|offer) .*$", text, re.MULTILINE)
 
+    named = re.findall(r"`(\w+)` in `([\w/]+\.\w+)`", "".join(rows))
+
     assert len(rows) >= 20
+    assert len(named) >= 8
+    assert [(n, place) for n, place in named if n not in (ROOT / place).read_text("utf-8")] == []
     assert [row for row in rows if not PLACE.search(row.split(" | ")[1])] == []
 
 
