@@ -11,8 +11,8 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint con
 help:
 	@echo "make demo      record a small job on this machine, predict two what-ifs, measure both"
 	@echo "make test      install what the tests need, lint, type-check and run every test"
-	@echo "make lint      ruff, mypy, import-linter only"
-	@echo "make docs      rewrite the generated pages (schema, transforms, devices, api)"
+	@echo "make lint      ruff, mypy and who imports whom only"
+	@echo "make docs      rewrite what is generated from code (schema, transforms, devices, api, the rooms)"
 	@echo "make site      build the documentation into site/"
 	@echo "make screenshots  take the pictures of docs/images anew (needs Chromium)"
 	@echo "make golden    rewrite the expected reports under tests/whole/golden"
@@ -31,6 +31,7 @@ lint: $(VENV)/installed-test
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
+	$(PY) -m docs.rooms
 
 docs: $(VENV)/installed-test
 	$(PY) -m docs.generate docs

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import foretrace
 from foretrace.batch.config import scenario_texts
 from foretrace.errors import TraceError
 from foretrace.tracer.lab.pairs.archive import CALIBRATION, PAIR
@@ -190,8 +191,6 @@ def _unpack(path: Path, _mtime_ns: int, _size: int) -> dict[str, Callable[[], by
 @cache
 def version() -> str:
     """Return the version and a hash of the package's code and tables."""
-    import foretrace
-
     folders = [Path(foretrace.__file__).parent]
     folders += [Path(import_module(f"foretrace.{stage}").__path__[0]) for stage in STAGES]
     files = [p for folder in folders for p in sorted(folder.rglob("*")) if p.suffix in HASHED]

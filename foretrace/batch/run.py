@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.batch.config import read_study, scenario_texts
 from foretrace.batch.items import drop_repeats, list_items
+from foretrace.batch.measure import measure_items
 from foretrace.batch.pool import all_cores, evaluate_all, group_by_recording, open_workers
 from foretrace.batch.progress import progress
 from foretrace.batch.rows import ITEMS, TABLE, read_stored, store, write_rows
@@ -88,8 +89,6 @@ def _items(study: Study, folder: Path, out: Path) -> list[Item]:
     """Return all items of *study*; jobs that it names are recorded or measured first, alone."""
     items = list_items(study, folder)
     if study.model:
-        from foretrace.batch.measure import measure_items
-
         scenarios = [scenario_texts(texts) for texts in study.scenarios]
         items += measure_items(study.model, scenarios, folder, out)
     return drop_repeats(items)
