@@ -15,6 +15,7 @@ from tests.counterfactual.program import (
     HostWork,
     Launch,
     Memset,
+    Node,
     Range,
     SyncDevice,
     SyncEvent,
@@ -69,7 +70,12 @@ class ReplaceKernel:
     def of(self, program: Program) -> Program:
         """Return the changed program."""
         ns = round(self.duration_us * 1_000)
-        return _with_names(program, self.pattern, lambda task: replace(task, ns=ns))
+
+        def replaced(task: Any) -> Any:
+            exact = {"exact": True} if isinstance(task, Launch | Node) else {}
+            return replace(task, ns=ns, **exact)
+
+        return _with_names(program, self.pattern, replaced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,9 @@ from tests.counterfactual.program import (
     SyncDevice,
     SyncEvent,
     SyncStream,
-    numbered,
     walk,
 )
+from tests.counterfactual.program import program as numbered_program
 from tests.counterfactual.simulate import simulate
 from tests.counterfactual.write_kineto import Style
 
@@ -136,8 +136,8 @@ def draw_case(choices: Choices, seed: int) -> Case:
     with_loader = regime == "loader" or choices.chance(45)
     step = draw_step(choices, regime, loader=with_loader, ranks=ranks)
     jitter = choices.pick([(0.0, 0.0), (0.02, 0.005), (0.05, 0.01), (0.15, 0.02)])
-    bare = Program(
-        numbered(tuple(step)),
+    bare = numbered_program(
+        *step,
         machine=_machine(choices),
         slowness=_slowness(choices, ranks),
         host_jitter=jitter[0],

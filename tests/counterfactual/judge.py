@@ -121,7 +121,8 @@ def regime(run: Run) -> str:
     busy: dict[int, int] = {}
     for task in host.tasks:
         if task.step >= WARM_UP:
-            busy[task.stream] = busy.get(task.stream, 0) + task.end - task.start
+            taken = task.end - task.start + run.program.machine.gap_ns
+            busy[task.stream] = busy.get(task.stream, 0) + taken
     exposed = sum(stream.exposed for stream in host.streams.values()) / len(host.ends) / period
     if waited["loader"] > 0.15:
         return "loader"

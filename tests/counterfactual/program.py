@@ -27,13 +27,17 @@ class HostWork:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch a kernel of *ns* on *stream*; one that *fills* the device keeps others waiting."""
+    """Launch a kernel; one that *fills* the device keeps others waiting.
+
+    One of *exact* time takes as long on a slow rank.
+    """
 
     name: str
     ns: int
     stream: int = MAIN_STREAM
     fills: bool = True
     key: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ class Node:
     branch: int = 0
     after: tuple[int, ...] = ()
     key: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +211,8 @@ class Machine:
     """What calls cost and how the device answers, in ns.
 
     ``latency_ns`` runs from the start of a launch call to the earliest start of its work;
-    ``queue`` launches may wait on a stream, and one more runs. ``copy_head_ns`` and
-    ``copy_tail_ns`` belong to large pageable uploads: staging before the transfer starts, and the
-    last chunk that is still on its way when the call returns.
+    ``queue`` launches may wait on a stream, and one more runs. Large pageable uploads are staged for
+    ``copy_head_ns`` before they start, and return ``copy_tail_ns`` before they end.
     """
 
     launch_ns: int = 6_000
@@ -256,17 +260,12 @@ class Program:
 
 
 def program(*step: Operation, **settings: Any) -> Program:
-    """Return the program of *step* with every operation numbered."""
-    return Program(numbered(step), **settings)
-
-
-def numbered(step: tuple[Operation, ...]) -> tuple[Operation, ...]:
-    """Give every operation of *step* a key of its own.
+    """Return the program of *step*, every operation with a key of its own.
 
     Jitter is drawn by step and key, so that what a change leaves alone takes as long as before.
     """
     keys = iter(range(1, 1_000_000))
-    return tuple(_numbered(operation, keys) for operation in step)
+    return Program(tuple(_numbered(operation, keys) for operation in step), **settings)
 
 
 def item(stream: int = MAIN_STREAM) -> Range:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from tests.counterfactual.changes import FasterHost, FasterKernels, RemoveSync
+from tests.counterfactual.changes import FasterHost, FasterKernels, RemoveSync, ReplaceKernel
 from tests.counterfactual.draw import (
     Case,
     changed_cases,
@@ -69,6 +69,13 @@ def test_faster_host_leaves_the_device_alone() -> None:
 
     assert [(call.start, call.end) for call in ran.hosts[0].calls] == [(50, 3_050)]
     assert [task.ns for task in ran.hosts[0].tasks] == [9_000]
+
+
+def test_replaced_kernel_takes_its_time_on_every_rank() -> None:
+    """A rank that is slow at the old kernel is not at the new one."""
+    changed = ReplaceKernel("a", 5).of(program(Launch("a", 9_000), slowness=(1.0, 1.3)))
+
+    assert [host.tasks[0].ns for host in simulate(changed, 1).hosts] == [5_000, 5_000]
 
 
 def test_removed_sync_takes_its_download_along() -> None:

@@ -85,7 +85,7 @@ def _host_ns(operation: Any, machine: Machine, loader: Loader | None) -> int:
 def _device_ns(operation: Any, slowness: float) -> float:
     match operation:
         case Launch() | Node():
-            return max(operation.ns * slowness, 1)
+            return max(operation.ns * (1 if operation.exact else slowness), 1)
         case Collective():
             return operation.latency_ns + operation.transfer_ns
         case Copy() | Memset() | DeviceIdle():
