@@ -1,6 +1,6 @@
 """A recorded job on several workers: what-ifs, as a user writes them, and the steps they give.
 
-In: a graph and numbers of workers and servers. Out: predictions.
+In: a replayed job and numbers of workers and servers. Out: predictions.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foretrace.analysis.prediction import LEVEL
-from foretrace.analysis.scenario_sweep import predict_many
+from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer
 from foretrace.transforms.scenario import parse_scenario
@@ -16,6 +16,7 @@ from foretrace.transforms.scenario import parse_scenario
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.prediction import Prediction
     from foretrace.analysis.scenario_sweep import Outcome
     from foretrace.graph.model import Graph
@@ -80,17 +81,17 @@ class Spread(NamedTuple):
         return (f"batch_size(n={batch // self.workers})",)
 
 
-def predict_spread(graph: Graph, spreads: Sequence[Spread]) -> list[Outcome]:
-    """Predict the step of *graph* on each of *spreads*; an error stands in place of a prediction.
+def predict_spread(baseline: Baseline, spreads: Sequence[Spread]) -> list[Outcome]:
+    """Predict the step of a job on each of *spreads*; an error stands in place of a prediction.
 
     Raises
     ------
     TransformError
         A what-if cannot be read, or the recorded step has no work.
     """
-    written = [_write_scenario(spread, graph) for spread in spreads]
+    written = [_write_scenario(spread, baseline.graph) for spread in spreads]
     unique = list(dict.fromkeys(each for each in written if isinstance(each, tuple)))
-    outcomes = predict_many(graph, [parse_scenario(each) for each in unique])
+    outcomes = predict_each(baseline, [parse_scenario(each) for each in unique])
     by_scenario = dict(zip(unique, outcomes, strict=True))
     return [by_scenario[each] if isinstance(each, tuple) else each for each in written]
 

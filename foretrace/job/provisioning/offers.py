@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.errors import ForetraceError
 from foretrace.job.provisioning.plan import (
     Fleet,
@@ -78,7 +79,7 @@ def forecast_offers(graph: Graph, prices: Prices, wanted: Demand) -> OfferForeca
     """Return a forecast for every offer of *prices* that can be predicted, in their order."""
     offers = list_offers(prices, wanted)
     alone = [offer.spread._replace(mode="ddp", workers=1) for offer in offers]
-    every = predict_spread(graph, [*(offer.spread for offer in offers), *alone])
+    every = predict_spread(replay_baseline(graph), [*(offer.spread for offer in offers), *alone])
     size = _gradient_bytes(graph, wanted)
     made = OfferForecasts([], [])
     for offer, outcome, one in zip(offers, every, every[len(offers) :], strict=False):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job.answer import Answer
 from foretrace.job.scaled_out import predict_spread, step_of
@@ -20,6 +21,7 @@ from foretrace.job.scaling.points import Points
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.prediction import Prediction
     from foretrace.graph.model import Graph
     from foretrace.job.scaled_out import Spread
@@ -66,7 +68,7 @@ def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> Pr
         doubtful to tell a speed.
     """
     count = len(form.terms) + SPARE
-    replayed = _predict_points(graph, form, grid, like, count + CHECKS)
+    replayed = _predict_points(replay_baseline(graph), form, grid, like, count + CHECKS)
     warnings = _of_all([*replayed.values()])
     steps = [_require_positive(step_of(each), warnings) for each in replayed.values()]
     answers = [
@@ -86,7 +88,7 @@ def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> Pr
 
 
 def _predict_points(
-    graph: Graph, form: Form, grid: PointGrid, like: Spread, count: int
+    baseline: Baseline, form: Form, grid: PointGrid, like: Spread, count: int
 ) -> dict[tuple[int, int], Prediction]:
     """Predict the job at the *count* most telling points of *grid* that it can be spread to."""
     predictions: dict[tuple[int, int], Prediction] = {}
@@ -95,7 +97,7 @@ def _predict_points(
         new = [place for place in places if place not in predictions]
         failed: dict[tuple[int, int], ForetraceError] = {}
         spreads = [like._replace(workers=w, servers=p) for w, p in new]
-        for place, outcome in zip(new, predict_spread(graph, spreads), strict=True):
+        for place, outcome in zip(new, predict_spread(baseline, spreads), strict=True):
             if isinstance(outcome, ForetraceError):
                 failed[place] = outcome
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.prediction import Prediction, predict
 from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job.answer import exactly
@@ -143,13 +144,13 @@ def test_one_worker_of_a_job_of_one_is_the_job_itself() -> None:
 
     assert alone.scenario(recorded=1) == ()
     assert alone.scenario(recorded=4) == ("ddp(workers=1, network='1Gbps')",)
-    assert predict_spread(host_job(), [alone]) == [predict(host_job(), ())]
+    assert predict_spread(replay_baseline(host_job()), [alone]) == [predict(host_job(), ())]
 
 
 def test_equal_spreads_are_predicted_alike() -> None:
     """Each in its place, errors too."""
     fine = Spread("ddp", 2, where={"network": "1Gbps"})
-    found = predict_spread(host_job(), [fine, fine._replace(where={}), fine])
+    found = predict_spread(replay_baseline(host_job()), [fine, fine._replace(where={}), fine])
 
     assert found[0] is found[2]
     assert isinstance(found[1], ForetraceError)
