@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import small_cnn
 import torch
 
-from foretrace import build, compare, export_timeline, parse_scenario, record, save
+from foretrace import build, compare, export_timeline, record, save
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,8 +88,7 @@ def main() -> None:
     print(f"   {'':58}{'step ms':>9}{'noise':>8}")
     print(f"   {'measured before':58}{typical(times[0]) / 1e6:9.2f}")
     for change, after in zip(CHANGES, times[1:], strict=True):
-        scenario = parse_scenario([change.scenario])
-        comparison = compare(graph, scenario, typical(after), "unprofiled")
+        comparison = compare(graph, change.scenario, typical(after), "unprofiled")
         show(change, comparison, drift(times[0], after))
     worst = max(drift(times[0], after) for after in times[1:])
     if worst > QUIET:
@@ -97,7 +96,7 @@ def main() -> None:
         print("   Run it again on a quiet machine before judging the errors.")
 
     timeline = OUT / "timeline.json"
-    export_timeline(graph, parse_scenario([CHANGES[0].scenario]), timeline)
+    export_timeline(graph, CHANGES[0].scenario, timeline)
     say(f"4. Timeline, before and after the fused optimizer: {timeline}")
     print("   Open https://ui.perfetto.dev and drag the file into it; nothing is uploaded.")
     print(f"   The recording is {OUT / 'small_cnn.parquet'}; try for example:")
