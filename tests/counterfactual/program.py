@@ -211,8 +211,8 @@ class Machine:
     """What calls cost and how the device answers, in ns.
 
     ``latency_ns`` runs from the start of a launch call to the earliest start of its work;
-    ``queue`` launches may wait on a stream, and one more runs. Large pageable uploads are staged for
-    ``copy_head_ns`` before they start, and return ``copy_tail_ns`` before they end.
+    ``queue`` launches may wait on a stream, and one more runs. Large pageable uploads are staged
+    for ``copy_head_ns`` before they start, and return ``copy_tail_ns`` before they end.
     """
 
     launch_ns: int = 6_000
