@@ -30,6 +30,7 @@ PAGE = ROOT / "docs" / "accuracy.md"
 PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
 DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
+ERRORS = ROOT / "foretrace" / "analysis" / TABLE
 BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     distributed = run_distributed(listed, STUDY.parent)
     table = join_tables(error_table(study.pairs), error_table(validating_pairs(distributed)))
     text = page(study, table)
-    write_atomically(ROOT / "foretrace" / TABLE, toml(table).encode())
+    write_atomically(ERRORS, toml(table).encode())
     write_atomically(PAGE, text.encode())
     draw_accuracy(judged(study.pairs), PICTURE)
     write_atomically(DISTRIBUTED, distributed_page(distributed).encode())

@@ -187,8 +187,8 @@ def test_the_study_writes_its_page_and_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command rewrites them, and the picture with a mark per pair."""
-    (tmp_path / "foretrace").mkdir()
-    monkeypatch.setattr(accuracy, "ROOT", tmp_path)
+    assert accuracy.ERRORS.is_file()
+    monkeypatch.setattr(accuracy, "ERRORS", tmp_path / "validated.toml")
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
     monkeypatch.setattr(accuracy, "PICTURE", tmp_path / "accuracy.svg")
     monkeypatch.setattr(accuracy, "DISTRIBUTED", tmp_path / "accuracy-distributed.md")
@@ -200,7 +200,7 @@ def test_the_study_writes_its_page_and_its_table(
     (tmp_path / "README.md").write_text(marks, "utf-8")
     accuracy.main()
 
-    table = (tmp_path / "foretrace" / "validated.toml").read_text("utf-8")
+    table = (tmp_path / "validated.toml").read_text("utf-8")
     assert "[gpu.rule.amp]" in table
     assert "[cpu.rule.ddp]\npairs = 2\n" in table
     distributed = (tmp_path / "accuracy-distributed.md").read_text("utf-8")
