@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import typer.main
 
+from benchmarks.shaped_network.__main__ import make_parser
 from foretrace.batch.config import read_study
 from foretrace.cli import app as cli
 from foretrace.cli import record_pairs as cli_pairs
@@ -38,7 +39,8 @@ OPTIONAL = ("torchvision", "transformers", "lightning", "ray")
 UNSTEADY = "the pace changes: steps took|measurements judges anything"
 """What is said of a job that was recorded beside other work; no fault of the page."""
 READ_ONLY = ("text", "json", "yaml", "csv")
-CAMPAIGNS = {"record-pairs": cli_pairs._parser}
+CAMPAIGNS = {"record-pairs": cli_pairs._parser, "benchmarks.shaped_network": make_parser}
+"""What measures for many minutes: its options are read, and nothing is run."""
 
 
 @dataclass
@@ -154,6 +156,9 @@ def _run(item: Item, visit: Visit) -> None:
         assert set(words[1:]) <= targets(), "no such target"
     elif "pip" in words:
         assert extras_of(item.text) <= extras(), "no such extra"
+    elif campaign := next((word for word in words if word in CAMPAIGNS), None):
+        options = words[words.index(campaign) + 1 :]
+        assert CAMPAIGNS[campaign]().parse_args(options).minutes > 0
     elif program == "foretrace" or "-m foretrace" in item.text:
         _run_foretrace(words[words.index("foretrace") + 1 :], item, visit)
     else:
@@ -187,8 +192,6 @@ def _run_foretrace(arguments: list[str], item: Item, visit: Visit) -> None:
     """Run one command line of ours, or only read its options where it would take too long."""
     if re.search(r"[|;&<>*]", re.sub(r"'[^']*'|\"[^\"]*\"", "", item.text)):
         _compare(item, _run_in_shell(item.text))
-    elif arguments[0] in CAMPAIGNS:
-        assert CAMPAIGNS[arguments[0]]().parse_args(arguments[1:]).minutes > 0
     elif _takes_long(arguments, visit):
         commands()[arguments[0]].make_context(arguments[0], arguments[1:])
     else:
