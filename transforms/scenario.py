@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,7 +25,7 @@ from foretrace.transforms.user_defined import run_user_defined
 from foretrace.util.import_target import load_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from foretrace.graph.model import Graph
 
@@ -38,7 +39,7 @@ CUSTOM = "custom"
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One transform with its parameters, checked against its signature."""
+    """One transform with its parameters; `what_if` and `parse_scenario` check these."""
 
     name: str
     function: Transform
@@ -83,6 +84,8 @@ def as_scenario(asked: ScenarioLike) -> Scenario:
     ['amp', 'custom']
     """
     each_asked = [asked] if isinstance(asked, str) or callable(asked) else asked
+    if not isinstance(each_asked, Iterable):
+        raise TransformError(f"{asked!r} is no question: give a what-if, its text, or several")
     what_ifs: list[WhatIf] = []
     for one in each_asked:
         if isinstance(one, str):
@@ -90,6 +93,11 @@ def as_scenario(asked: ScenarioLike) -> Scenario:
         else:
             what_ifs.append(one if isinstance(one, WhatIf) else WhatIf(CUSTOM, one))
     return tuple(what_ifs)
+
+
+def is_built_in(change: WhatIf) -> bool:
+    """Tell whether *change* is one of the list, and no function of the user's that has its name."""
+    return TRANSFORMS.get(change.name) is change.function
 
 
 def parse_scenario(texts: Iterable[str]) -> Scenario:

@@ -45,6 +45,8 @@ def predict_many(
     """
     if jobs < 1:
         raise TransformError(f"jobs={jobs} is out of range; give at least 1")
+    if isinstance(scenarios, str):
+        raise TransformError(f"{scenarios!r} is one scenario: give a list of them")
     wanted = [as_scenario(asked) for asked in scenarios]
     if jobs == 1 or len(wanted) <= _CHUNK:
         return list(predict_each(replay_baseline(graph), wanted))

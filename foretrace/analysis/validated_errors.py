@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.validation_scope import is_within
 from foretrace.transforms.edit.provenance import MEASURED, RULE, applied
-from foretrace.transforms.scenario import names
+from foretrace.transforms.scenario import CUSTOM, is_built_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,8 +60,11 @@ class ValidatedError:
 
 
 def list_cost_sources(scenario: Scenario, changed: Graph) -> list[tuple[str, str]]:
-    """Return each what-if of *scenario* with where its costs in *changed* come from."""
-    what_ifs = names(scenario)
+    """Return each what-if of *scenario* with where its costs in *changed* come from.
+
+    A function of the user's own has no name here that evidence could be found under.
+    """
+    what_ifs = [each.name if is_built_in(each) else CUSTOM for each in scenario]
     applied_last = applied(changed)[-len(what_ifs) :] if what_ifs else ()
     sources = [MEASURED if each.source == MEASURED else RULE for each in applied_last]
     return list(zip(what_ifs, sources or [RULE] * len(what_ifs), strict=True))

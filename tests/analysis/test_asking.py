@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,9 @@ import foretrace
 from foretrace import whatif
 from foretrace.analysis.explain import explain
 from foretrace.analysis.identity import identity
+from foretrace.analysis.validated_errors import list_cost_sources
 from foretrace.graph.literal import literal
+from foretrace.transforms.registry import TRANSFORMS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,3 +77,26 @@ def test_answers_are_shown_as_two_lines() -> None:
     assert repr(identity(GRAPH)) == (
         "<Identity: step 0.040 ms replayed, 0.040 ms measured, error +0.0%>"
     )
+
+
+def test_a_function_with_the_name_of_a_what_if_is_not_validated_by_its_pairs() -> None:
+    """What was measured says nothing of a function of the user's own."""
+    mine = foretrace.WhatIf(
+        "faster_kernels", lambda graph: TRANSFORMS["faster_kernels"](graph, speedup=2)
+    )
+    changed = foretrace.apply(GRAPH, mine)
+
+    assert list_cost_sources((mine,), changed) == [("custom", "rule")]
+
+
+@pytest.mark.parametrize("asked", [5, None])
+def test_what_is_no_question_is_refused(asked: Any) -> None:
+    """In one sentence."""
+    with pytest.raises(foretrace.TransformError, match="is no question: give a what-if"):
+        foretrace.predict(GRAPH, asked)
+
+
+def test_one_text_is_no_list_of_scenarios() -> None:
+    """Its letters are no what-ifs."""
+    with pytest.raises(foretrace.TransformError, match="is one scenario: give a list"):
+        foretrace.predict_many(GRAPH, "faster_host(speedup=2)")

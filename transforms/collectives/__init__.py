@@ -1,4 +1,5 @@
-"""Cluster, workers, kind and size in, the `Cost` of one collective out; by NCCL's or gloo's rules.
+"""Cluster, workers, kind and size in, the `Cost` of one collective out.
 
-Imports `cluster`, `costs` and `edit`.
+`nccl` and `gloo` hold the costs of their libraries, `cost` chooses between them and measured
+tables. Imports `cluster`, `costs` and `edit`.
 """
