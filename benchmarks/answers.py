@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,13 +60,13 @@ def recordings() -> Iterator[tuple[str, Callable[[], Trace], tuple[str, bytes] |
     """Yield name, reader, and scenario and content of a calibration, of every recording."""
     for path in sorted(PUBLIC.rglob("*")):
         if path.is_file() and path.suffix not in NO_TRACES:
-            yield path.relative_to(PUBLIC).as_posix(), lambda path=path: foretrace.load(path), None
+            yield path.relative_to(PUBLIC).as_posix(), partial(foretrace.load, path), None
     for archive in sorted((ROOT / "traces").glob("cpu-*.tar")):
         for pair in read_pairs(archive):
             name = f"{archive.stem}/{pair.name}".replace(" ", "_")
             measured = (pair.scenario, pair.calibration) if pair.calibration else None
-            yield f"{name}.before", lambda pair=pair: pair.before, measured
-            yield f"{name}.after", lambda pair=pair: pair.after, None
+            yield f"{name}.before", partial(getattr, pair, "before"), measured
+            yield f"{name}.after", partial(getattr, pair, "after"), None
 
 
 def answers(read: Callable[[], Trace], measured: tuple[str, bytes] | None) -> Iterator[str]:
@@ -80,7 +81,7 @@ def answers(read: Callable[[], Trace], measured: tuple[str, bytes] | None) -> It
     yield f"replay {answer(lambda: identity(graph))}"
     yield f"advise {answer(lambda: advise(graph))}"
     for asked in WHAT_IFS:
-        yield f"{list(asked)} {answer(lambda asked=asked: foretrace.predict(graph, asked))}"
+        yield f"{list(asked)} {answer(partial(foretrace.predict, graph, asked))}"
     if measured:
         scenario, content = measured
         calibration = foretrace.read_calibration(content)
