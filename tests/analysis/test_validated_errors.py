@@ -89,11 +89,11 @@ def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
         return mark_measured(scale(graph, np.ones(1, bool), 0.5, cost="measured"))
 
     graph = literal([("mm", "host", 0, 10, "forward")])
-    scenario = (WhatIf("amp", timed), *parse_scenario(["faster_host(speedup=2)"]))
+    scenario = (WhatIf("mine", timed), *parse_scenario(["faster_host(speedup=2)"]))
     changed = apply(graph, scenario)
 
     assert list_cost_sources(scenario, changed) == [
-        ("amp", "measured"),
+        ("custom", "measured"),
         ("faster_host", "rule"),
     ]
     assert list_cost_sources(scenario[1:], changed) == [("faster_host", "rule")]
