@@ -97,7 +97,7 @@ def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
         ("faster_host", "rule"),
     ]
     assert list_cost_sources(scenario[1:], changed) == [("faster_host", "rule")]
-    assert list_cost_sources(scenario[:1], graph) == [("amp", "rule")]
+    assert list_cost_sources(scenario[:1], graph) == [("custom", "rule")]
     assert list_cost_sources((), changed) == []
 
 
