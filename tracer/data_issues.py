@@ -36,7 +36,24 @@ DATA_ISSUES = (
     Issue("truncated", "data_loss", "the file is cut short; what stands before the cut was kept"),
     # what kind of events
     Issue("unknown_category", "info", "{n} events of unknown categories were left out"),
+    Issue(
+        "uncategorised_work",
+        "info",
+        "{n} events without a category name a call and a stream: they count as work of a device",
+    ),
+    Issue(
+        "foreign_device_work",
+        "data_loss",
+        "{n} events are work of a device that is not understood, and were left out",
+    ),
+    Issue(
+        "whole_graphs",
+        "info",
+        "{n} runs of CUDA graphs were recorded as a whole, each as one kernel: "
+        "profile with --cuda-graph-trace=node to tell their kernels apart",
+    ),
     Issue("unfinished_ranges", "data_loss", "{n} ranges without an end were left out"),
+    Issue("unbegun_ranges", "data_loss", "{n} ends of ranges that never began were left out"),
     # times
     Issue("bad_timestamp", "data_loss", "{n} events without a usable start were dropped"),
     Issue("zero_timestamp", "data_loss", "{n} device events with start and length 0 were dropped"),
@@ -59,6 +76,13 @@ DATA_ISSUES = (
     # several ranks
     Issue("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
     Issue("unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"),
+    Issue(
+        "times_in_nanoseconds",
+        "error",
+        "no operator or call is shorter than 1,000 units: the times may be nanoseconds, "
+        "and were read as microseconds",
+    ),
+    Issue("several_processes", "info", "the file holds {n} processes: each counts as a rank"),
     Issue(
         "page_faults",
         "info",

@@ -87,12 +87,12 @@ def small(values: np.ndarray, dtype: type[np.integer[Any]]) -> np.ndarray:
 
 
 def quantities(values: Sequence[Any], tally: Tally) -> np.ndarray:
-    """Return float64; negative, ``None`` and nonsense is NaN (nonsense is counted)."""
+    """Return float64; negative, infinite, ``None`` and nonsense is NaN (nonsense is counted)."""
     try:
         array = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.fromiter((_quantity(v, tally) for v in values), np.float64, len(values))
-    return np.where(array >= 0, array, np.nan)
+    return np.where((array >= 0) & np.isfinite(array), array, np.nan)
 
 
 def _quantity(value: Any, tally: Tally) -> float:

@@ -1,7 +1,8 @@
 """Several ranks of one job on one clock.
 
 A collective ends on all its ranks at the same moment and begins whenever each of them arrives, so
-clocks are aligned on the *ends*.
+clocks are aligned on the *ends*. Which belong together is told by the number of the step and the
+place in it, by the place in the recording, or by the offset at which most ends coincide.
 """
 
 from __future__ import annotations
@@ -20,13 +21,22 @@ from foretrace.tracer.trace import EVENT_COLUMNS, Trace
 from foretrace.util.schema import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DEVICE_COLLECTIVE = re.compile(r"(nccl|rccl|oneccl).*(Kernel|_)", re.IGNORECASE)
 HOST_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):", re.IGNORECASE)
 ALL_TO_ALL = re.compile(r"all_?(to|2)_?all", re.IGNORECASE)
 """NCCL runs an all-to-all as sends and receives; where there is one, those are collectives."""
 POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
+STEP = re.compile(
+    r"^\W*(?:ProfilerStep|(?:train[ _]?)?(?:step|iteration|iter|batch))\W*(\d{1,15})\W*$",
+    re.IGNORECASE,
+)
+"""A range that says which step it is."""
+COINCIDE_NS = 50_000
+"""Ends closer than this may be the same collective's."""
+TRIED = 400
+"""Collectives of a kind per rank that are tried against each other."""
 SAME_CLOCK_NS = 3600 * 10**9
 """Origins further apart than an hour are clocks that were never set, not one job's ranks."""
 ROUNDS = 3
@@ -112,17 +122,11 @@ def _align_clocks(
 ) -> tuple[list[int], dict[str, Any]]:
     """Return an offset per rank, and what is known about it."""
     ends = [_collective_ends(t, s) for t, s in zip(traces, starts, strict=True)]
-    shared = pd.concat(ends, axis=1, join="outer")
-    matched = shared.dropna(thresh=2)
+    offsets, matched = max(
+        (_fit_offsets(keyed) for keyed in _pair_ends(traces, starts, ends)),
+        key=lambda fit: _share_agreeing(*fit),
+    )
     counts = matched.notna().sum().to_numpy()
-    table_ = matched.to_numpy(float)
-    offsets = np.zeros(len(traces))
-    for _ in range(ROUNDS if len(matched) else 0):
-        moved = table_ + offsets
-        centre = np.nanmedian(moved, axis=1, keepdims=True)
-        for rank in np.flatnonzero(counts):
-            offsets[rank] += np.nanmedian(centre - moved[:, [rank]])
-    offsets -= offsets[0] if counts[0] else 0
     tally.add("unaligned_ranks", np.count_nonzero(counts == 0))
     whole = [round(offset) for offset in offsets.tolist()]
     spread = (
@@ -135,8 +139,99 @@ def _align_clocks(
     return whole, {"each": each, "end_spread_ns": round(max(spread, default=0))}
 
 
-def _collective_ends(trace: Trace, start: np.ndarray) -> pd.Series:
-    """Return when each collective ended, by (name, size, group, how many of these before)."""
+def _pair_ends(
+    traces: Sequence[Trace], starts: list[np.ndarray], ends: list[pd.DataFrame]
+) -> Iterator[list[pd.Series]]:
+    """Yield ways to tell which ends of the ranks are one collective's, the surest first."""
+    by_step = [_number_by_step(t, s, e) for t, s, e in zip(traces, starts, ends, strict=True)]
+    numbered = [one for one in by_step if one is not None]
+    if len(numbered) == len(ends):
+        yield [_key(one) for one in numbered]
+    in_order = [one.assign(place=one.groupby(["name", "group"]).cumcount()) for one in ends]
+    sizes = [one.groupby(["name", "group"]).size() for one in ends]
+    if any(not size.equals(sizes[0]) for size in sizes):
+        yield [_key(_place_by_time(one, max(in_order, key=len))) for one in in_order]
+    yield [_key(one) for one in in_order]
+
+
+def _key(ends: pd.DataFrame) -> pd.Series:
+    keys = [name for name in ends.columns if name not in ("began", "end")]
+    return ends.set_index(keys)["end"]
+
+
+def _number_by_step(trace: Trace, start: np.ndarray, ends: pd.DataFrame) -> pd.DataFrame | None:
+    """Return *ends* with the step in which each lies, and its place in it; ``None`` without."""
+    names = trace.events["name"].cat
+    numbers = [match[1] if (match := STEP.match(n)) else "-1" for n in names.categories]
+    number = np.array([*numbers, "-1"], np.int64)[names.codes.to_numpy()]
+    marks = np.flatnonzero((number >= 0) & (trace.events["thread"].to_numpy() != -1))
+    if len(marks) < 2 or not len(ends):  # noqa: PLR2004  # one step can only be paired in order
+        return None
+    marks = marks[np.argsort(start[marks], kind="stable")]
+    at = np.searchsorted(start[marks], ends["began"].to_numpy(), side="right") - 1
+    numbered = ends[at >= 0].assign(step=number[marks][at[at >= 0]])
+    place = numbered.groupby(["name", "group", "step"]).cumcount()
+    return numbered.assign(place=place)
+
+
+def _place_by_time(ends: pd.DataFrame, most: pd.DataFrame) -> pd.DataFrame:
+    """Return *ends* with the place of the one in *most* that ends with it, at the best offset."""
+    groups = dict(iter(most.groupby(["name", "group"])))
+    pairs = [(one, groups[key]) for key, one in ends.groupby(["name", "group"]) if key in groups]
+    apart = [
+        (other["end"].to_numpy()[:TRIED, None] - one["end"].to_numpy()[:TRIED]).ravel()
+        for one, other in pairs
+    ]
+    place = pd.Series(-1 - np.arange(len(ends)), index=ends.index)
+    if apart:
+        spacing = float(np.median(np.diff(np.sort(most["end"].to_numpy())))) if len(most) > 1 else 0
+        close = min(COINCIDE_NS, spacing / 4)
+        offset = _find_commonest(np.concatenate(apart), close)
+        for one, other in pairs:
+            moved, theirs = one["end"].to_numpy() + offset, other["end"].to_numpy()
+            order = np.argsort(theirs, kind="stable")
+            at = np.clip(np.searchsorted(theirs[order], moved - close), 0, len(theirs) - 1)
+            near = order[at]
+            same = np.abs(theirs[near] - moved) <= close
+            place[one.index[same]] = other["place"].to_numpy()[near[same]]
+    return ends.assign(place=place).drop_duplicates(["name", "group", "place"])
+
+
+def _find_commonest(apart: np.ndarray, close: float) -> float:
+    """Return the difference that most of *apart* are *close* to; of equals, the smallest."""
+    ordered = np.sort(apart)
+    ends = np.searchsorted(ordered, ordered + close, side="right")
+    count = ends - np.arange(len(ordered))
+    best = np.flatnonzero(count >= count.max())
+    middle = ordered[best + (count[best] - 1) // 2]
+    return float(middle[np.argmin(np.abs(middle))])
+
+
+def _fit_offsets(ends: list[pd.Series]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Return the offsets at which the *ends* of common collectives agree best, and these ends."""
+    matched = pd.concat(ends, axis=1, join="outer").dropna(thresh=2)
+    counts = matched.notna().sum().to_numpy()
+    table_ = matched.to_numpy(float)
+    offsets = np.zeros(len(ends))
+    for _ in range(ROUNDS if len(matched) else 0):
+        moved = table_ + offsets
+        centre = np.nanmedian(moved, axis=1, keepdims=True)
+        for rank in np.flatnonzero(counts):
+            offsets[rank] += np.nanmedian(centre - moved[:, [rank]])
+    offsets -= offsets[0] if counts[0] else 0
+    return offsets, matched
+
+
+def _share_agreeing(offsets: np.ndarray, matched: pd.DataFrame) -> float:
+    """Return the share of *matched* whose ends agree at these *offsets*."""
+    if not len(matched):
+        return 0.0
+    ends = matched.to_numpy(float) + offsets
+    return float(((np.nanmax(ends, axis=1) - np.nanmin(ends, axis=1)) <= COINCIDE_NS).mean())
+
+
+def _collective_ends(trace: Trace, start: np.ndarray) -> pd.DataFrame:
+    """Return when each collective ended: its name and group, in order of time."""
     events = trace.events
     names = events["name"].cat
     device = _matching(names, DEVICE_COLLECTIVE) & (events["kind"] == "kernel").to_numpy()
@@ -144,15 +239,14 @@ def _collective_ends(trace: Trace, start: np.ndarray) -> pd.Series:
     if not len(rows):
         host = events["kind"].isin(["op", "annotation"]).to_numpy()
         rows = np.flatnonzero(_matching(names, HOST_COLLECTIVE) & host)
-    ends = pd.DataFrame(
+    return pd.DataFrame(
         {
             "name": np.asarray(names.categories, object)[names.codes.to_numpy()[rows]],
             "group": events["group"].astype(object).fillna("").to_numpy()[rows],
+            "began": start[rows].astype(float),
             "end": (start + events["duration_ns"].to_numpy())[rows].astype(float),
         }
     )
-    ends["place"] = ends.groupby(["name", "group"]).cumcount()
-    return ends.set_index(["name", "group", "place"])["end"]
 
 
 def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
-from foretrace.tracer.trace import EVENT_COLUMNS, EVENT_KINDS
+from foretrace.tracer.readers.lengths import cut_overlong_tasks, mend_lengths
+from foretrace.tracer.readers.links import DEVICE_TASKS, count_links, is_kind, link_keys
+from foretrace.tracer.trace import EVENT_COLUMNS
 from foretrace.util.schema import table
 
 if TYPE_CHECKING:
@@ -19,18 +21,10 @@ if TYPE_CHECKING:
 
     from foretrace.tracer.data_issues import Tally
 
-WEEK_NS = 7 * 24 * 3600 * 10**9
-"""No event lasts longer; CUPTI has been seen to write 236 years."""
-ABSURD_OVERLAP_NS = 100_000_000
-"""A device task reaching so far into the next one of its stream has a broken end (assumption)."""
-DEVICE_TASKS = ("kernel", "memcpy", "memset")
 NOT_COPIED = ("python", "memory")
 """Kinds whose rows carry no id that would tell a copy from a twin."""
-COPY_KEYS = ("name", "kind", "device", "stream", "thread")
+COPY_KEYS = ("rank", "name", "kind", "device", "stream", "thread")
 ID_KEYS = ("correlation", "external_id", "sequence", "bytes", "blocks")
-RANK_SHIFT = 48
-"""Correlations have 32 bits, ranks 15."""
-FAR = np.iinfo(np.int64).max // 2
 
 
 def finish(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.DataFrame, int]:
@@ -55,6 +49,9 @@ def finish(values: dict[str, Any], source: str, tally: Tally) -> tuple[pd.DataFr
     order = np.lexsort((-values["duration_ns"], values["start_ns"], values["rank"]))
     values = _select_rows(values, order)
     values = _select_rows(values, np.flatnonzero(~find_copies(values, tally)))
+    if cut_overlong_tasks(values, tally):
+        order = np.lexsort((-values["duration_ns"], values["start_ns"], values["rank"]))
+        values = _select_rows(values, order)
     values = _select_rows(values, np.flatnonzero(~merge_nested_calls(values, tally)))
     count_links(values, tally)
     rows = len(values["start_ns"])
@@ -71,13 +68,6 @@ def _select_rows(values: dict[str, Any], rows: np.ndarray) -> dict[str, Any]:
     return {name: column[rows] for name, column in values.items()}
 
 
-def is_kind(values: dict[str, Any], *kinds: str) -> np.ndarray:
-    """Return which rows are of one of *kinds*."""
-    wanted = np.zeros(len(EVENT_KINDS) + 1, bool)
-    wanted[[EVENT_KINDS.index(kind) for kind in kinds]] = True
-    return wanted[values["kind"].codes]
-
-
 def _bad_starts(values: dict[str, Any], tally: Tally) -> np.ndarray:
     """Return events without a kind, without a start, and device tasks never stamped (0 and 0)."""
     start = values["start_ns"]
@@ -91,35 +81,6 @@ def _bad_starts(values: dict[str, Any], tally: Tally) -> np.ndarray:
     tally.add("bad_timestamp", np.count_nonzero(bad))
     tally.add("zero_timestamp", np.count_nonzero(never))
     return bad | never | no_kind
-
-
-def mend_lengths(values: dict[str, Any], tally: Tally) -> None:
-    """Give negative lengths 0, and cut impossible ones where the next event of the lane starts."""
-    start, duration = values["start_ns"], values["duration_ns"]
-    negative = duration < 0
-    tally.add("negative_duration", np.count_nonzero(negative))
-    duration = np.where(negative, 0, duration)
-    device = is_kind(values, *DEVICE_TASKS)
-    rows = np.flatnonzero(device | (duration >= WEEK_NS))
-    lane = [values[c][rows] for c in ("rank", "device", "stream", "thread")]
-    following = _next_starts(start[rows], lane)
-    length = duration[rows]
-    overlap = device[rows] & (start[rows] + length > following + ABSURD_OVERLAP_NS)
-    absurd = (length >= WEEK_NS) | overlap
-    tally.add("absurd_duration", np.count_nonzero(absurd))
-    cut = np.where(following < FAR, following - start[rows], 0)
-    duration[rows] = np.where(absurd, cut, length)
-    values["duration_ns"] = duration
-
-
-def _next_starts(start: np.ndarray, lane: list[np.ndarray]) -> np.ndarray:
-    """Return when the next event of the same lane starts; `FAR` after the last."""
-    following = np.full(len(start), FAR)
-    order = np.lexsort((start, *lane))
-    before, after = order[:-1], order[1:]
-    together = np.logical_and.reduce([column[before] == column[after] for column in lane])
-    following[before[together]] = start[after[together]]
-    return following
 
 
 def find_copies(values: dict[str, Any], tally: Tally) -> np.ndarray:
@@ -213,47 +174,3 @@ def _redirect_correlations(
     hit = inner_keys[at] == keys[linked]
     correlation[linked[hit]] = target[where[at[hit]]]
     return correlation
-
-
-def link_keys(values: dict[str, Any], correlation: np.ndarray) -> np.ndarray:
-    """Return ids that are unique over all ranks; a correlation is so in its own only."""
-    return correlation + (values["rank"].astype(np.int64) << RANK_SHIFT)
-
-
-def launches_of(values: dict[str, Any], rows: np.ndarray) -> np.ndarray:
-    """Return the row of the call behind each of *rows*, or −1."""
-    calls = np.flatnonzero(is_kind(values, "runtime") & (values["correlation"] >= 0))
-    launch = np.full(len(rows), -1, np.int64)
-    if not len(calls):
-        return launch
-    keys = link_keys(values, values["correlation"])
-    call_keys, where = np.unique(keys[calls], return_index=True)
-    wanted = keys[rows]
-    at = np.minimum(np.searchsorted(call_keys, wanted), len(call_keys) - 1)
-    hit = call_keys[at] == wanted
-    launch[hit] = calls[where[at[hit]]]
-    return launch
-
-
-def count_links(values: dict[str, Any], tally: Tally) -> None:
-    """Count what is odd about which call put what on a device."""
-    start = values["start_ns"]
-    tasks = np.flatnonzero(is_kind(values, *DEVICE_TASKS))
-    if not len(tasks):
-        return
-    call = launches_of(values, tasks)
-    linked = call >= 0
-    tally.add("kernel_without_launch", np.count_nonzero(~linked))
-    tally.add("kernel_before_launch", np.count_nonzero(start[tasks[linked]] < start[call[linked]]))
-    tally.add("shared_correlation", np.count_nonzero(np.bincount(call[linked]) > 1))
-    names = values["name"]
-    launching = np.array([is_launch(name) for name in names.categories], bool)
-    launches = np.flatnonzero(is_kind(values, "runtime") & launching[names.codes])
-    tally.add("launch_without_kernel", np.count_nonzero(~np.isin(launches, call)))
-
-
-def is_launch(name: str) -> bool:
-    """Say whether a call of this name puts a kernel, copy or memset on a device."""
-    return (
-        "Launch" in name or "MemcpyAsync" in name or "MemsetAsync" in name
-    ) and not name.endswith(("HostFunc", "Attribute", "Configuration"))

@@ -149,3 +149,37 @@ def test_no_file_at_all_is_refused() -> None:
     """An empty list of files is an error."""
     with pytest.raises(TraceError, match="no trace given"):
         load([])
+
+
+def numbered(number: int, first: int) -> Trace:
+    """Read a rank of six steps from *first* on; each reduces at its end, the 4th ends late."""
+    events: list[Event] = []
+    for step in range(first, first + 6):
+        at = 1_000 * step + 2_000 * (step > 4)
+        events.append(host("user_annotation", f"ProfilerStep#{step}", at, 900))
+        end = 800 + 2_000 * (step == 4)
+        events.append(device("kernel", ALL_REDUCE, at + end - 100, 100, step + 1))
+    about = {"distributedInfo": {"rank": number, "world_size": 2}}
+    return read_kineto(text(about | {"traceEvents": events}), f"r{number}.json")
+
+
+def test_ranks_that_recorded_other_steps_align_by_their_numbers() -> None:
+    """Steps 0 to 5 and 2 to 7: the clocks agree, though the n-th collectives do not."""
+    both = join_ranks([numbered(0, 0), numbered(1, 2)])
+
+    assert both.meta.extra["rank_clocks"] == {
+        "end_spread_ns": 0,
+        "0": {"offset_ns": 0, "collectives": 4},
+        "1": {"offset_ns": 0, "collectives": 4},
+    }
+
+
+def test_a_lost_collective_leaves_clocks_aligned() -> None:
+    """Rank 1 lost its first one, and its clock is 7 µs late; there are no steps to count by."""
+    lacking = rank(1, [25, 50, 85, 100, 130], late=7)
+    kept = lacking.events.drop(lacking.events.index[lacking.events["kind"] == "kernel"][0])
+    both = join_ranks(
+        [rank(0, [10, 40, 70, 95, 125]), replace(lacking, events=kept.reset_index(drop=True))]
+    )
+
+    assert both.meta.extra["rank_clocks"]["1"] == {"offset_ns": -7000, "collectives": 4}

@@ -48,6 +48,7 @@ DEVICE = Arguments(
         ("correlation", "correlation"),
         ("device", "device"),
         ("stream", "stream"),
+        ("context", "context"),
         ("bytes", "bytes"),
         ("graph_node", "graph node id"),
         ("registers", "registers per thread"),
@@ -86,7 +87,8 @@ def code(kind: str) -> int:
 def event_columns(recording: KinetoFile, kind: np.ndarray, tally: Tally) -> dict[str, Any]:
     """Return every column but the rank; rows without a kind (−1) are there, too.
 
-    Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels.
+    Besides `EVENT_COLUMNS` there are ``registers`` and ``shared_bytes`` of kernels, and the
+    ``context`` of device tasks.
     """
     fields = recording.columns
     name = encode_names(fields["name"])
@@ -106,7 +108,7 @@ def event_columns(recording: KinetoFile, kind: np.ndarray, tally: Tally) -> dict
         "group_size": np.full(rows, -1, np.int32),
     }
     for column in ("stream", "thread", "correlation", "external_id", "sequence", "forward_thread",
-                   "blocks", "graph_node", "wait_stream", "wait_event",
+                   "blocks", "graph_node", "wait_stream", "wait_event", "context",
                    "registers", "shared_bytes"):  # fmt: skip
         values[column] = np.full(rows, -1, np.int64)
     for column in ("bytes", "flops"):
@@ -207,7 +209,7 @@ def _device_tasks(values: dict[str, Any], recording: KinetoFile, tally: Tally) -
     rows = _rows(values, "kernel", "memcpy", "memset", "gpu_annotation")
     fields = recording.arguments(rows, DEVICE)
     _set_external(values, recording, rows, fields["external_id"], tally)
-    for column in ("correlation", "graph_node", "registers", "shared_bytes"):
+    for column in ("correlation", "graph_node", "context", "registers", "shared_bytes"):
         values[column][rows] = integers(fields[column], tally)
     values["bytes"][rows] = quantities(fields["bytes"], tally)
     stream, device = _device_lanes(recording, rows, fields, tally)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import gc
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import attrgetter
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
+from foretrace.tracer.readers.kineto.begin_end import pair_ranges
 from foretrace.tracer.readers.kineto.repair_json import mend, salvage
 
 try:
@@ -26,6 +26,8 @@ except ImportError:  # the machine that recorded may lack it
     msgspec = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from foretrace.tracer.data_issues import Tally
 
 EVENT_FIELDS = ("cat", "name", "pid", "tid", "ts", "dur", "args")
@@ -53,6 +55,7 @@ class KinetoFile:
     flow_starts: list[Any] = field(default_factory=list)
     flow_ends: list[Any] = field(default_factory=list)
     unfinished: int = 0
+    unbegun: int = 0
     meta: dict[str, Any] = field(default_factory=dict)
     _arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -129,7 +132,8 @@ def _decode_untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
         raise TraceError(f"{source}: {_what_it_is(root)}")
     good = [event for event in events if isinstance(event, dict)]
     tally.add("unreadable_events", len(events) - len(good))
-    complete = [e for e in good if e.get("ph") == "X"]
+    ranges, unfinished, unbegun = pair_ranges(good)
+    complete = [e for e in good if e.get("ph") == "X"] + ranges
     memory = [e for e in good if e.get("ph") == "i" and e.get("name") == MEMORY_NAME]
     both = complete + memory
     columns = {f: [_single(e.get(f)) for e in both] for f in EVENT_FIELDS if f != "args"}
@@ -139,7 +143,8 @@ def _decode_untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
         columns,
         [e.get("id") for e in good if e.get("ph") == "s"],
         [e.get("id") for e in good if e.get("ph") == "f"],
-        Counter(str(e.get("ph")) for e in good)["B"],
+        unfinished,
+        unbegun,
         meta,
     )
 
@@ -147,6 +152,11 @@ def _decode_untyped(root: Any, source: str, tally: Tally) -> KinetoFile:
 def _single(value: Any) -> Any:
     """Return *value* if it is one, else its text: a list where a name belongs is an odd name."""
     return value if value is None or isinstance(value, SINGLE) else str(value)
+
+
+def one_line(names: Iterable[str]) -> str:
+    """Return *names* in a row, for a message; line breaks in them become spaces."""
+    return ", ".join(" ".join(name.split()) for name in names)
 
 
 def _what_it_is(root: Any) -> str:
@@ -176,6 +186,8 @@ def _decode_typed(raw: bytes, tally: Tally) -> KinetoFile | None:
     except (msgspec.MsgspecError, RecursionError):
         return None
     by_phase = _by_phase(root if bare else root.traceEvents, "float")
+    if by_phase["E"]:
+        return None  # ranges to pair
     complete, memory = by_phase["X"], _allocations(by_phase["i"])
     both = complete + memory
     columns = {f: list(map(attrgetter(f), both)) for f in EVENT_FIELDS}
@@ -191,6 +203,7 @@ def _decode_typed(raw: bytes, tally: Tally) -> KinetoFile | None:
         [e.id for e in by_phase["s"]],
         [e.id for e in by_phase["f"]],
         len(by_phase["B"]),
+        0,
         {} if bare else {k: getattr(root, k) for k in ROOT_FIELDS},
     )
 

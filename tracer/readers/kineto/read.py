@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.errors import TraceError
 from foretrace.tracer.data_issues import Tally
-from foretrace.tracer.readers.columns import categorical, integers
+from foretrace.tracer.readers.columns import integers
 from foretrace.tracer.readers.kineto.columns import event_columns
 from foretrace.tracer.readers.kineto.decode import decode
+from foretrace.tracer.readers.kineto.kinds import event_kinds
 from foretrace.tracer.readers.kineto.memory import peak_allocation
+from foretrace.tracer.readers.kineto.processes import Process, split_processes
+from foretrace.tracer.readers.kineto.time_unit import look_like_nanoseconds, refuse_nanoseconds
+from foretrace.tracer.readers.merge_ranks import join_ranks
 from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
-from foretrace.tracer.trace import EVENT_KINDS, Device, Trace, TraceMeta
+from foretrace.tracer.trace import Device, Trace, TraceMeta
 
 if TYPE_CHECKING:
     from foretrace.tracer.readers.kineto.decode import KinetoFile
 
-KIND_OF_CATEGORY = {
-    "cpu_op": "op",
-    "user_annotation": "annotation",
-    "kernel": "kernel",
-    "gpu_memcpy": "memcpy",
-    "gpu_memset": "memset",
-    "cuda_sync": "sync",
-    "gpu_user_annotation": "gpu_annotation",
-    "python_function": "python",
-    "overhead": "overhead",
-    "cpu_instant_event": "memory",
-    # until 2021
-    "Operator": "op",
-    "Runtime": "runtime",
-    "Kernel": "kernel",
-    "Memcpy": "memcpy",
-    "Memset": "memset",
-}
-CALL_CATEGORY = re.compile(r"\w+_(runtime|driver)$")
-"""cuda_runtime and cuda_driver; xpu_runtime, mtia_runtime and whatever comes next."""
-NOT_WORK = "Trace"
-"""Category of the span of the whole recording."""
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,4})", re.IGNORECASE)
 MAX_RANK = np.iinfo(np.int16).max
 
@@ -63,12 +45,31 @@ def read_kineto(raw: bytes, source: str) -> Trace:
     """
     tally = Tally()
     recording = decode(raw, source, tally)
-    kind = _kinds(recording, source, tally)
+    kind = event_kinds(recording, source, tally)
+    processes = split_processes(recording, kind, source)
+    if len(processes) == 1:
+        return _read_process(processes[0], source, tally, _rank(recording.meta, source))
+    tally.add("several_processes", len(processes))
+    traces = []
+    for place, process in enumerate(processes):
+        rank = (place, False) if process.rank is None else (process.rank, True)
+        traces.append(_read_process(process, source, tally, rank))
+        tally = Tally()
+    trace = join_ranks(traces)
+    return replace(trace, meta=replace(trace.meta, source=source))
+
+
+def _read_process(process: Process, source: str, tally: Tally, rank: tuple[int, bool]) -> Trace:
+    """Return the trace of one process; *rank* is its number, and whether the file says so."""
+    recording, kind, _ = process
     values = event_columns(recording, kind, tally)
+    if (values["start_ns"] < 0).all():
+        refuse_nanoseconds(recording.columns["ts"], source)
+    tally.add("times_in_nanoseconds", look_like_nanoseconds(recording, kind))
     _count_the_rest(recording, tally)
     root = recording.meta
-    rank, own_rank = _rank(root, source)
-    values["rank"] = np.full(len(kind), rank, np.int16)
+    number, own_rank = rank
+    values["rank"] = np.full(len(kind), number, np.int16)
     properties = [p for p in _list(root.get("deviceProperties")) if isinstance(p, dict)]
     add_resident_blocks(values, _limits(properties))
     memory = np.flatnonzero(values["kind"] == "memory")
@@ -86,7 +87,7 @@ def read_kineto(raw: bytes, source: str) -> Trace:
         format="kineto",
         source=source,
         devices=tuple(_device(p, place) for place, p in enumerate(properties)),
-        ranks=(rank,),
+        ranks=(number,),
         world_size=_integer(info.get("world_size"), 0) or None,
         warnings=tally.counts(),
         extra=extra,
@@ -94,32 +95,9 @@ def read_kineto(raw: bytes, source: str) -> Trace:
     return Trace(frame, meta)
 
 
-def _kinds(recording: KinetoFile, source: str, tally: Tally) -> np.ndarray:
-    """Return the place of each event's kind in `EVENT_KINDS`, or −1."""
-    categories = categorical(recording.columns["cat"])
-    place = {kind: i for i, kind in enumerate(EVENT_KINDS)}
-    kinds = [place.get(_kind(str(c)), -1) for c in categories.categories]
-    kind = np.array([*kinds, -1], dtype=np.int8)[categories.codes]
-    if not (kind >= 0).any():
-        others = sorted(str(c) for c in categories.categories if c != NOT_WORK)
-        if others:
-            listed = ", ".join(others[:3])
-            raise TraceError(
-                f"{source}: none of its {len(kind)} events has a category that torch.profiler "
-                f"writes (found {listed}); it is another tool's timeline"
-            )
-        raise TraceError(f"{source}: it holds no events; was the profiler stopped too early?")
-    span = np.array([*(c == NOT_WORK for c in categories.categories), False])[categories.codes]
-    tally.add("unknown_category", int(((kind < 0) & ~span).sum()))
-    return kind
-
-
-def _kind(category: str) -> str:
-    return "runtime" if CALL_CATEGORY.match(category) else KIND_OF_CATEGORY.get(category, "")
-
-
 def _count_the_rest(recording: KinetoFile, tally: Tally) -> None:
     tally.add("unfinished_ranges", recording.unfinished)
+    tally.add("unbegun_ranges", recording.unbegun)
     starts, ends = (
         np.unique(integers(ids, tally)) for ids in (recording.flow_starts, recording.flow_ends)
     )

@@ -15,6 +15,11 @@ CONTROL = re.compile(r"[\x00-\x1f]")
 ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+NO_NUMBER = re.compile(
+    STRING.pattern + r"|(?<=[:,\[\s])[-+]?(?:inf(?:inity)?|nan(?:\(\w*\))?|\d\.#\w+)(?=\s*[,\]}])",
+    re.DOTALL | re.IGNORECASE,
+)
+"""What C and Python print for a number that is none; strings are matched to be passed over."""
 BOUNDARY = re.compile(r'\}\s*(?:,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts)")|(?=\]))')
 """Where an event ends and the next one begins, or the list ends."""
 CLOSING_QUOTE = re.compile(r'"\s*(?::|,\s*["{\[\-\dtfn]|[}\]])')
@@ -27,6 +32,7 @@ def mend(raw: bytes, tally: Tally) -> str:
     text = raw.decode("utf-8-sig", errors="replace")
     tally.add("bad_utf8", text.count(REPLACEMENT) - raw.count(REPLACEMENT.encode()))
     text = _double_stray_backslashes(text, tally)
+    text = _blank_non_numbers(text, tally)
     text, commas = TRAILING_COMMA.subn("", text)
     tally.add("trailing_commas", commas)
     controls = sum(len(CONTROL.findall(m[0])) for m in STRING.finditer(text))
@@ -46,6 +52,21 @@ def _double_stray_backslashes(text: str, tally: Tally) -> str:
 
     text = ESCAPE.sub(double, text)
     tally.add("bad_escapes", stray)
+    return text
+
+
+def _blank_non_numbers(text: str, tally: Tally) -> str:
+    blanks = 0
+
+    def blank(match: re.Match[str]) -> str:
+        nonlocal blanks
+        if match[0].startswith('"'):
+            return match[0]
+        blanks += 1
+        return "null"
+
+    text = NO_NUMBER.sub(blank, text)
+    tally.add("bad_number", blanks)
     return text
 
 

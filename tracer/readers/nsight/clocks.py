@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.tracer.readers.normalize import DEVICE_TASKS, is_kind, is_launch, launches_of
+from foretrace.tracer.readers.links import DEVICE_TASKS, is_kind, is_launch, launches_of
 
 if TYPE_CHECKING:
     from foretrace.tracer.data_issues import Tally

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretrace.tracer.readers.occupancy import Limits
 from foretrace.tracer.trace import Device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ACTIVITY = "CUPTI_ACTIVITY_KIND_"
+NVIDIA = re.compile(
+    r"nvidia|geforce|tesla|quadro|\b(rtx|gtx|titan|jetson|orin|xavier|thor)\b|^g?[abhlptv]\d{1,4}\b",
+    re.IGNORECASE,
+)
+NO_CUDA = re.compile(
+    r"intel|\bamd\b|radeon|microsoft|llvmpipe|swiftshader|software|render|vmware|parallels|apple"
+    r"|matrox|aspeed|virtio|mali|adreno",
+    re.IGNORECASE,
+)
+"""Makers of GPUs that run no CUDA, and renderers in software."""
 
 
 class Database:
@@ -39,27 +55,49 @@ class Database:
         return {name: array[:, place] for place, name in enumerate(columns)}
 
 
-def limits(database: Database) -> dict[int, Limits]:
-    """Return what a multiprocessor of each device offers."""
+def number_devices(database: Database, used: Iterable[int]) -> dict[int, int]:
+    """Return the index under which work names each accelerator, by its id among all GPUs.
+
+    The export also lists GPUs that run no CUDA, of a display or in software. Where work names an
+    index that is none of the others' ids, it counts the accelerators alone.
+    """
+    rows = database.rows("TARGET_INFO_GPU", "id", "name")
+    ours = [number for number, name in rows if NVIDIA.search(str(name or ""))]
+    ours = ours or [number for number, name in rows if not NO_CUDA.search(str(name or ""))]
+    if len(ours) == len(rows) or set(used) <= set(ours):
+        return {number: number for number in ours}
+    return {number: index for index, number in enumerate(sorted(ours))}
+
+
+def limits(database: Database, index: dict[int, int]) -> dict[int, Limits]:
+    """Return what a multiprocessor of each device offers, by the *index* of its id."""
     t = database.integers(
         "TARGET_INFO_GPU", "id", "maxWarpsPerSm", "maxRegistersPerSm", "maxShmemPerSm",
         "computeMajor", "computeMinor",
     )  # fmt: skip
     rows = zip(*(column.tolist() for column in t.values()), strict=True)
     return {
-        index: Limits(warps, registers, shared, (major, minor))
-        for index, warps, registers, shared, major, minor in rows
+        index[number]: Limits(warps, registers, shared, (major, minor))
+        for number, warps, registers, shared, major, minor in rows
+        if number in index
     }
 
 
-def devices(database: Database) -> tuple[Device, ...]:
-    """Return the accelerators of the machine."""
+def devices(database: Database, index: dict[int, int]) -> tuple[Device, ...]:
+    """Return the accelerators of the machine, by the *index* of their ids."""
     rows = database.rows(
         "TARGET_INFO_GPU", "id", "name", "smCount", "totalMemory", "maxWarpsPerSm", "threadsPerWarp"
     )
     return tuple(
-        Device(index, name or "", processors, memory, warps * width if warps and width else None)
-        for index, name, processors, memory, warps, width in rows
+        Device(
+            index[number],
+            name or "",
+            processors,
+            memory,
+            warps * width if warps and width else None,
+        )
+        for number, name, processors, memory, warps, width in rows
+        if number in index
     )
 
 

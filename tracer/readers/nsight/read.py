@@ -14,12 +14,15 @@ from foretrace.tracer.readers.columns import categorical, from_codes, no_stream,
 from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.nsight.clocks import lost_steps, realign
 from foretrace.tracer.readers.nsight.database import (
+    ACTIVITY,
     Database,
     command,
     devices,
     limits,
+    number_devices,
     session_start,
 )
+from foretrace.tracer.readers.nsight.syncs import find_recorded_events, name_sync
 from foretrace.tracer.readers.occupancy import add_resident_blocks
 from foretrace.tracer.trace import EVENT_KINDS, Trace, TraceMeta
 
@@ -30,12 +33,14 @@ MEMORY_KINDS = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed
 RANGE_EVENTS = (59, 60)
 """NvtxPushPopRange and NvtxStartEndRange."""
 VERSION_SUFFIX = re.compile(r"_v\d+$")
-ACTIVITY = "CUPTI_ACTIVITY_KIND_"
-NO_EVENT = 2**32 - 1
+OF_EXPORT = ("META_DATA_", "TARGET_INFO_", "ENUM_NSYS_", "OSRT_API")
+"""How tables of every export begin, whatever was traced."""
+ADVICE = "profile with nsys profile -t cuda,nvtx"
 BYTE = 0xFF
-ON_DEVICE = ("start", "end", "deviceId", "streamId", "correlationId", "graphNodeId", "globalPid")
+ON_DEVICE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "graphNodeId",
+             "globalPid")  # fmt: skip
 IDS = ("thread", "stream", "correlation", "graph_node", "wait_stream", "wait_event", "blocks",
-       "block_threads", "registers", "shared_bytes", "device", "process")  # fmt: skip
+       "block_threads", "registers", "shared_bytes", "device", "context", "process")  # fmt: skip
 
 Part = dict[str, Any]
 
@@ -67,12 +72,15 @@ def read_nsight(raw: bytes, source: str) -> Trace:
 
 def _read(database: Database, source: str, tally: Tally) -> Trace:
     if not any(t.startswith(ACTIVITY) or t == "NVTX_EVENTS" for t in database.tables):
+        if any(t.startswith(OF_EXPORT) for t in database.tables):
+            raise TraceError(f"{source}: an export of Nsight Systems without CUDA calls; {ADVICE}")
         raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
     strings = dict(database.rows("StringIds", "id", "value"))
-    calls = _calls(database, strings)
+    calls, kernels = _calls(database, strings), _kernels(database, strings)
     parts = [
         calls,
-        _kernels(database, strings),
+        kernels,
+        _graphs(database, kernels, tally),
         _copies(database),
         _memsets(database),
         _syncs(database, calls),
@@ -81,11 +89,15 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
     ]
     values = _concatenate(parts)
     if not len(values["start_ns"]):
-        raise TraceError(f"{source}: the export holds no CUDA calls, kernels or NVTX ranges")
+        raise TraceError(
+            f"{source}: the export holds no CUDA calls, kernels or NVTX ranges; {ADVICE}"
+        )
     first = int(values["start_ns"].min())
     values["start_ns"] = values["start_ns"] - first
     ranks = _set_ranks(values)
-    add_resident_blocks(values, limits(database))
+    used = np.unique(values["device"][values["device"] >= 0]).tolist()
+    index = number_devices(database, used)
+    add_resident_blocks(values, limits(database, index))
     extra: dict[str, Any] = {"own_rank": len(ranks) > 1}
     if shift := realign(values, tally):
         extra["clock_shift_ns"] = shift
@@ -98,7 +110,7 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
     meta = TraceMeta(
         format="nsight",
         source=source,
-        devices=devices(database),
+        devices=devices(database, index),
         ranks=ranks,
         world_size=len(ranks) if len(ranks) > 1 else None,
         command=command(database),
@@ -117,6 +129,7 @@ def _part(kind: str, name: Any, table: dict[str, np.ndarray], **columns: Any) ->
         part["process"] = np.where(table["globalTid"] < 0, -1, table["globalTid"] >> 24)
     if "deviceId" in table:
         part["device"] = table["deviceId"]
+        part["context"] = table["contextId"]
         part["stream"] = no_stream(table["streamId"])
         part["process"] = np.where(table["globalPid"] < 0, -1, table["globalPid"] >> 24)
     if "correlationId" in table:
@@ -157,6 +170,15 @@ def _kernels(database: Database, strings: dict[int, str]) -> Part:
     )
 
 
+def _graphs(database: Database, kernels: Part, tally: Tally) -> Part:
+    """Return CUDA graphs that were recorded as a whole: each run counts as one kernel."""
+    t = database.integers(ACTIVITY + "GRAPH_TRACE", *ON_DEVICE, "graphId")
+    whole = ~np.isin(t["correlationId"], kernels["correlation"])
+    t = {name: column[whole] for name, column in t.items()}
+    tally.add("whole_graphs", np.count_nonzero(whole))
+    return _part("kernel", recode(categorical(t["graphId"]), lambda n: f"CUDA graph {n}"), t)
+
+
 def _product(sizes: list[np.ndarray]) -> np.ndarray:
     product: np.ndarray = np.prod(sizes, axis=0)
     return np.where(np.min(sizes, axis=0) > 0, product, -1)
@@ -194,9 +216,9 @@ def _syncs(database: Database, calls: Part) -> Part:
     call_of = dict(zip(calls["correlation"].tolist(), call_names.tolist(), strict=True))
     streams = no_stream(t["streamId"]).tolist()
     pairs = zip(t["correlationId"].tolist(), streams, strict=True)
-    names = [_sync_name(call_of.get(c, ""), stream) for c, stream in pairs]
+    names = [name_sync(call_of.get(c, ""), stream) for c, stream in pairs]
     whole_stream = np.array([n == "Stream Sync" for n in names], dtype=bool)
-    wait_stream, wait_event = _recorded_events(database, t)
+    wait_stream, wait_event = find_recorded_events(database, t)
     return _part(
         "sync",
         categorical(names),
@@ -204,34 +226,6 @@ def _syncs(database: Database, calls: Part) -> Part:
         wait_stream=np.where(whole_stream, no_stream(t["streamId"]), wait_stream),
         wait_event=wait_event,
     )
-
-
-def _sync_name(call: str, stream: int) -> str:
-    for part, name in (
-        ("StreamWaitEvent", "Stream Wait Event"),
-        ("EventSynchronize", "Event Sync"),
-        ("EventQuery", "Event Query"),
-    ):
-        if part in call:
-            return name
-    return "Context Sync" if stream < 0 else "Stream Sync"
-
-
-def _recorded_events(
-    database: Database, syncs: dict[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the stream and the correlation of the latest record of the event each sync names."""
-    t = database.integers(ACTIVITY + "CUDA_EVENT", "streamId", "correlationId", "eventId")
-    stream = np.full(len(syncs["start"]), -1, np.int64)
-    record = stream.copy()
-    order = np.lexsort((t["correlationId"], t["eventId"]))
-    for sync in np.flatnonzero((syncs["eventId"] >= 0) & (syncs["eventId"] != NO_EVENT)).tolist():
-        same = order[t["eventId"][order] == syncs["eventId"][sync]]
-        at = np.searchsorted(t["correlationId"][same], syncs["correlationId"][sync]) - 1
-        if at >= 0:
-            stream[sync] = t["streamId"][same[at]]
-            record[sync] = t["correlationId"][same[at]]
-    return stream, record
 
 
 def _ranges(database: Database, strings: dict[int, str], tally: Tally) -> Part:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from foretrace.errors import TraceError
 from foretrace.tracer.readers.nsight.read import read_nsight
 from tests.support.recordings.nsight import (
     CUDA_EVENT,
+    GLOBAL_PID,
     GLOBAL_TID,
     KERNEL,
     MEMCPY,
@@ -223,3 +225,48 @@ def test_steps_without_their_device_events_are_named() -> None:
 
     assert trace.meta.extra["lost_steps"] == ["step 2"]
     assert trace.meta.warnings == {"launch_without_kernel": 2, "steps_without_device": 1}
+
+
+def gpu(number: int, name: str) -> dict[str, Any]:
+    """Return a row of the machine's GPUs; every figure is of no one in particular."""
+    return {"id": number, "name": name, "smCount": 108, "maxWarpsPerSm": 64, "threadsPerWarp": 32}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accelerator", "index"),
+    [
+        (["Intel(R) Iris(R) Xe Graphics", "Microsoft Basic Render Driver", "NVIDIA A100"], 2, 0),
+        (["AMD Radeon(TM) Graphics", "NVIDIA GeForce RTX 4070 Laptop GPU"], 1, 0),
+        (["A100-SXM4-40GB", "llvmpipe (LLVM 15)"], 0, 0),
+        (["Orin (nvgpu)"], 0, 0),
+    ],
+)
+def test_accelerator_is_told_from_other_gpus(gpus: list[str], accelerator: int, index: int) -> None:
+    """Work names device 0, the first that runs CUDA; a display's GPU may have that id."""
+    table = [gpu(number, name) for number, name in enumerate(gpus)]
+
+    trace = read(TARGET_INFO_GPU=table, **{KERNEL: [kernel(5, 9, 1)]})
+
+    assert [(d.index, d.name) for d in trace.meta.devices] == [(index, gpus[accelerator])]
+
+
+def test_graph_recorded_as_a_whole_is_one_kernel() -> None:
+    """It belongs to its launch; one whose kernels are there, too, is not counted twice."""
+    whole = {"start": 20, "end": 90, "deviceId": 0, "streamId": 7, "globalPid": GLOBAL_PID}
+    graphs = [
+        whole | {"correlationId": 3, "graphId": 5},
+        whole | {"correlationId": 1, "graphId": 6},
+    ]
+
+    trace = read(**{KERNEL: [kernel(5, 9, 1)], "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": graphs})
+
+    rows = trace.events[["name", "kind", "duration_ns", "correlation"]].values.tolist()
+    assert rows[1] == ["CUDA graph 5", "kernel", 70, 3]
+    assert len(rows) == 2
+    assert trace.meta.warnings["whole_graphs"] == 1
+
+
+def test_export_without_cuda_says_what_to_trace() -> None:
+    """It is an export, of something else."""
+    with pytest.raises(TraceError, match=r"without CUDA calls; profile with nsys .* cuda,nvtx"):
+        read(OSRT_API=[{"start": 1, "end": 2}], META_DATA_EXPORT=[{"name": "a", "value": "b"}])
