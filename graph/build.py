@@ -10,7 +10,7 @@ import numpy as np
 from foretrace.errors import GraphError
 from foretrace.graph.assemble.assemble import assemble
 from foretrace.graph.check import check
-from foretrace.graph.infer.rank import infer_rank
+from foretrace.graph.infer.rank import infer_rank, infer_ranks
 from foretrace.graph.model import Graph, Rules
 from foretrace.graph.operation_timeline.operation_graph import build_operation_graph
 from foretrace.graph.ranks.merge import merge_ranks
@@ -61,9 +61,9 @@ def recorded_shape(trace: Trace) -> Recorded:
 def _build_from_calls(trace: Trace, rules: Rules, step_pattern: str | None) -> Graph:
     """Infer what every rank did, write it down as tables, and let the ranks meet."""
     ranks = np.unique(trace.events["rank"].to_numpy()).tolist()
-    graphs = [
-        assemble(infer_rank(trace, rank, rules, step_pattern), trace.meta, rules) for rank in ranks
-    ]
-    if not graphs:
+    if not ranks:
         raise GraphError(f"{trace.meta.source}: the trace is empty, there is nothing to replay")
-    return graphs[0] if len(graphs) == 1 else merge_ranks(graphs)
+    if len(ranks) == 1:
+        return assemble(infer_rank(trace, ranks[0], rules, step_pattern), trace.meta, rules)
+    inferred = infer_ranks(trace, ranks, rules, step_pattern)
+    return merge_ranks([assemble(rank, trace.meta, rules) for rank in inferred])

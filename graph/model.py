@@ -54,7 +54,13 @@ TASK_COLUMNS = (
         "",
         "what a host task waits for before it returns: one of WAITS ('own': the work it launched)",
     ),
-    Column("wait_lane", "int32", "", "lane (stream) waited for, with wait 'stream' or 'event'"),
+    Column(
+        "wait_lane",
+        "int32",
+        "",
+        "lane (stream) waited for; with wait 'device' one of the device, where a process has"
+        " several",
+    ),
     Column(
         "return_ns",
         "int64",
@@ -128,6 +134,8 @@ class Rules:
     launch_from_start: bool = True  # 4.4
     kernel_gap: bool = True  # 4.5
     event_edges: bool = True  # 4.6
+    graph_branches: bool = True  # 4.6
+    untraced_waits: bool = True  # 4.6
     fork_join: bool = True  # 4.8
     loader_edges: bool = True  # 4.8
     driver_lock: bool = True  # 5

@@ -52,6 +52,47 @@ class Applied(NamedTuple):
     source: str
 
 
+class Doubt(NamedTuple):
+    """Something that may be wrong in answers from this very recording.
+
+    ``code`` names the kind ("untraced-wait"), ``text`` says in a sentence what is missing, how much
+    of a step it may be and what to record or pass instead; ``place`` where, such as "step 3, stream
+    7, before gemm". What is true of every answer is a warning, no doubt.
+    """
+
+    code: str
+    text: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        """Return it as reports say it.
+
+        >>> str(Doubt("outlier-step", "one step took 5 ms", "step 3"))
+        'outlier-step, step 3: one step took 5 ms'
+        """
+        return (
+            f"{self.code}, {self.place}: {self.text}" if self.place else f"{self.code}: {self.text}"
+        )
+
+
+class SeenLoader(NamedTuple):
+    """What calls of ``next()`` on a loader with worker processes showed; times in ns.
+
+    ``handover_ns`` is what a call takes that finds its batch ready, a usual cost unless
+    ``handover_seen``; the shortest call took ``shortest_ns``. ``waited`` tells whether batches were
+    waited for: else nothing shows what one costs. ``burst_ns`` is the only wait of the recording
+    where workers deliver together and it was too short to show after how many steps, and
+    ``others_ns`` a step without it; else 0.
+    """
+
+    handover_ns: int
+    handover_seen: bool
+    shortest_ns: int
+    waited: bool
+    burst_ns: int = 0
+    others_ns: int = 0
+
+
 def _says(meaning: str, unit: str = "") -> dict[str, str]:
     """Return what the schema page says of a field."""
     return {"meaning": meaning, "unit": unit}
@@ -66,6 +107,10 @@ class JobState:
 
     host_period_ns: float = field(
         default=0.0, metadata=_says("step of the host in the recorded window", "ns")
+    )
+    steps_from: str | None = field(
+        default=None,
+        metadata=_says("the range that begins a step, numbers as #; None: no steps were found"),
     )
     process_groups: Mapping[int, ProcessGroup] | None = field(
         default=None,
@@ -108,6 +153,13 @@ class JobState:
     )
     warnings: tuple[str, ...] = field(
         default=(), metadata=_says("what what-ifs warn of in every prediction")
+    )
+    loader: SeenLoader | None = field(
+        default=None,
+        metadata=_says("what calls of a loader with worker processes showed, where there is one"),
+    )
+    doubts: tuple[Doubt, ...] = field(
+        default=(), metadata=_says("what of the recording may make answers from it wrong")
     )
     samples_ratio: float | None = field(
         default=None,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.graph.assemble.doubt_graphs import doubt_graphs
+from foretrace.graph.assemble.doubt_waits import doubt_waits
 from foretrace.graph.assemble.edge_table import make_edge_table
 from foretrace.graph.assemble.lane_table import make_lane_table, make_operator_table
 from foretrace.graph.assemble.profiler_overhead import fit_overhead
@@ -16,6 +18,7 @@ from foretrace.graph.assemble.selection import Selection, select_window
 from foretrace.graph.assemble.task_table import make_task_table
 from foretrace.graph.infer.api_calls import OWN
 from foretrace.graph.infer.device_tasks import KERNEL
+from foretrace.graph.infer.missing_work import doubt_file, doubt_missing_work
 from foretrace.graph.model import Graph, Platform, Rules
 from foretrace.graph.state import JobState, ProcessGroup
 
@@ -49,9 +52,27 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
         notes=_write_notes(rank, chosen),
         state=JobState(
             host_period_ns=window.host_ns,
+            steps_from=_say_marker(rank),
             process_groups=_process_groups(rank, chosen) if len(meta.ranks) > 1 else None,
+            loader=rank.workers.seen if rank.workers else None,
+            doubts=(
+                *window.doubts,
+                *(rank.workers.doubts if rank.workers else ()),
+                *rank.waits.doubts,
+                *doubt_waits(rank, chosen),
+                *doubt_graphs(rank, chosen),
+                *doubt_missing_work(rank.events, rank.host, rank.devices, window),
+                *doubt_file(meta),
+            ),
         ),
     )
+
+
+def _say_marker(rank: InferredRank) -> str | None:
+    """Return what begins a step: the range's name, or the pattern that picked it."""
+    if rank.steps is None:
+        return None
+    return rank.steps.source if rank.steps.source.startswith("pattern") else rank.steps.name
 
 
 def _process_groups(rank: InferredRank, chosen: Selection) -> dict[int, ProcessGroup]:

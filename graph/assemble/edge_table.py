@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from foretrace.graph.assemble.event_returns import return_after_events
+from foretrace.graph.infer.graph_launches import (
+    find_late_returns,
+    list_launches_with_graphs,
+    pair_launches,
+)
 from foretrace.graph.model import EDGE_COLUMNS, EDGE_KINDS
 from foretrace.util.schema import table
 
@@ -17,11 +23,19 @@ if TYPE_CHECKING:
 
     from foretrace.graph.assemble.profiler_overhead import Overhead
     from foretrace.graph.assemble.selection import Selection
+    from foretrace.graph.infer.graph_branches import GraphBranches
+    from foretrace.graph.infer.graph_launches import Launch
     from foretrace.graph.infer.loaders import Coupling
     from foretrace.graph.infer.rank import InferredRank
     from foretrace.graph.infer.threads import HostEdges
 
     Ints = NDArray[np.int64]
+
+
+UNTRACED = "untraced wait"
+"""Rule of edges whose lag holds a wait that nothing recorded explains."""
+HOLD_BACK = ("stream", "launch", "event")
+"""Kinds of edges that say when a device task may start."""
 
 
 class CauseEdges(NamedTuple):
@@ -37,7 +51,8 @@ class CauseEdges(NamedTuple):
 
 def make_edge_table(rank: InferredRank, chosen: Selection, overhead: Overhead) -> pd.DataFrame:
     """Collect the window's edges from every cause; the thread's own lags lose *overhead*."""
-    causes = [edges for edges in _collect(rank, chosen, overhead) if len(edges.src)]
+    collected = _keep_untraced(rank, chosen, _collect(rank, chosen, overhead))
+    causes = [edges for edges in collected if len(edges.src)]
     counts = [len(edges.src) for edges in causes]
 
     def column(values: Sequence[Ints | int], dtype: type = np.int32) -> Any:
@@ -69,11 +84,42 @@ def _collect(rank: InferredRank, chosen: Selection, overhead: Overhead) -> Itera
     yield _link_launches(rank, chosen)
     yield _return_after_events(rank, chosen)
     yield from _wait_between_streams(rank, chosen)
+    if rank.branches is not None:
+        yield _wait_within_graphs(rank.branches, chosen)
+        for lane, launches in list_launches_with_graphs(
+            rank.devices, rank.host, chosen.device
+        ).items():
+            yield _wait_for_graphs(rank, chosen, launches)
+            yield _return_after_graphs(rank, chosen, lane, launches)
     for edges in rank.threads.edges:
         yield from _couple_threads(edges, rank, chosen)
     for coupling in rank.couplings:
         yield from _couple_loader(coupling, chosen)
     yield from _link_loads(rank, chosen)
+
+
+def _keep_untraced(
+    rank: InferredRank, chosen: Selection, causes: Iterator[CauseEdges]
+) -> Iterator[CauseEdges]:
+    """Let tasks that waited for something untraced start as long after whatever else holds them."""
+    wait = np.zeros(chosen.rows, np.int64)
+    if rank.untraced is not None:
+        wait[chosen.device_row[chosen.device]] = rank.untraced.wait_ns[chosen.device]
+        src, dst = (chosen.device_row[end] for end in (rank.untraced.src, rank.untraced.dst))
+        here = (src >= 0) & (dst >= 0)
+        yield CauseEdges(
+            src[here], dst[here], rank.untraced.lag_ns[here], "event", "untraced event"
+        )
+    for edges in causes:
+        late = wait[edges.dst] > 0
+        if edges.kind not in HOLD_BACK or not late.any():
+            yield edges
+            continue
+        src, dst = edges.src, edges.dst
+        lag, shift = (np.broadcast_to(each, len(dst)) for each in (edges.lag_ns, edges.shift))
+        for rule, here in ((edges.rule, ~late), (UNTRACED, late)):
+            kept = lag[here] + wait[dst[here]]
+            yield CauseEdges(src[here], dst[here], kept, edges.kind, rule, shift[here])
 
 
 def _begins_run(groups: Ints) -> NDArray[np.bool_]:
@@ -149,22 +195,44 @@ def _link_launches(rank: InferredRank, chosen: Selection) -> CauseEdges:
 
 
 def _return_after_events(rank: InferredRank, chosen: Selection) -> CauseEdges:
-    """Event synchronisations return after the task that was seen to release them."""
-    waits = rank.waits
-    calls = chosen.host[waits.event_task[chosen.host] >= 0]
-    task = chosen.device_row[waits.event_task[calls]]
-    calls, task = calls[task >= 0], task[task >= 0]
-    return CauseEdges(task, chosen.host_row[calls], waits.return_ns[calls], "return", "event")
+    """Event synchronisations return after the last task before their event."""
+    task, call, lag, shift = return_after_events(rank, chosen)
+    return CauseEdges(task, call, lag, "return", "event", shift)
 
 
 def _wait_between_streams(rank: InferredRank, chosen: Selection) -> Iterator[CauseEdges]:
     if rank.event_edges is None:
         return
-    src, dst, recorded = rank.event_edges
+    src, dst, recorded, _ = rank.event_edges
     src, dst = chosen.device_row[src], chosen.device_row[dst]
     for rule, same in (("inferred", ~recorded), ("recorded", recorded)):
         here = same & (src >= 0) & (dst >= 0)
-        yield CauseEdges(src[here], dst[here], 0, "event", rule)
+        yield CauseEdges(src[here], dst[here], rank.event_lag, "event", rule)
+
+
+def _wait_within_graphs(branches: GraphBranches, chosen: Selection) -> CauseEdges:
+    src, dst = chosen.device_row[branches.src], chosen.device_row[branches.dst]
+    here = (src >= 0) & (dst >= 0)
+    return CauseEdges(src[here], dst[here], branches.lag_ns[here], "event", "graph branch")
+
+
+def _wait_for_graphs(rank: InferredRank, chosen: Selection, launches: list[Launch]) -> CauseEdges:
+    """Let what is launched into a stream after a graph wait for all of the graph's branches."""
+    pairs = np.array([*pair_launches(rank.devices, launches)], np.int64).reshape(-1, 3)
+    src, dst = chosen.device_row[pairs[:, 0]], chosen.device_row[pairs[:, 1]]
+    return CauseEdges(src, dst, rank.stream_lags[pairs[:, 1]], "event", "graph end", pairs[:, 2])
+
+
+def _return_after_graphs(
+    rank: InferredRank, chosen: Selection, lane: int, launches: list[Launch]
+) -> CauseEdges:
+    """Let synchronisations of a stream wait for a graph's branches on other streams, too."""
+    found = find_late_returns(rank.devices, rank.host, rank.waits, lane, launches)
+    task, call = np.array([*found], np.int64).reshape(-1, 2).T
+    inside = chosen.host_row[call] >= 0
+    task, call = task[inside], call[inside]
+    lag = rank.waits.return_ns[call]
+    return CauseEdges(chosen.device_row[task], chosen.host_row[call], lag, "return", "graph end")
 
 
 def _couple_threads(

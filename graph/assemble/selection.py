@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.rank import InferredRank
+    from foretrace.graph.infer.window import StepWindow
 
     Ints = NDArray[np.int64]
 
@@ -54,7 +55,7 @@ def select_window(rank: InferredRank) -> Selection:
     kept = {threads.main, *threads.subordinates, *threads.loaders, *launchers}
     inside = within & host.on(kept)
     host_rows = np.flatnonzero(inside)
-    device_rows = _find_device_tasks(devices, inside)
+    device_rows = _find_device_tasks(devices, inside, window)
     load_rows = np.empty(0, np.int64)
     if rank.loads is not None:
         load_rows = np.flatnonzero(inside[rank.loads.consumer])
@@ -93,8 +94,11 @@ def _number(count: int, rows: Ints, first: int) -> Ints:
     return number
 
 
-def _find_device_tasks(devices: DeviceTasks, inside: NDArray[np.bool_]) -> Ints:
-    """Device tasks launched in the window; those without a launch go with their neighbours."""
+def _find_device_tasks(devices: DeviceTasks, inside: NDArray[np.bool_], window: StepWindow) -> Ints:
+    """Device tasks launched in the window; those without a launch go with their neighbours.
+
+    Of a stream whose launches are all unknown, those that start in the window.
+    """
     linked = devices.launch >= 0
     if not linked.any():
         return np.arange(len(devices))
@@ -105,4 +109,6 @@ def _find_device_tasks(devices: DeviceTasks, inside: NDArray[np.bool_]) -> Ints:
         hit = np.flatnonzero(chosen[mine])
         between = mine[hit[0] : hit[-1] + 1]
         chosen[between] |= ~linked[between]
-    return np.flatnonzero(chosen)
+    unknown = np.bincount(devices.lane, weights=linked) == 0
+    starts_inside = (devices.start_ns >= window.start_ns) & (devices.start_ns < window.end_ns)
+    return np.flatnonzero(chosen | (unknown[devices.lane] & starts_inside))

@@ -174,6 +174,8 @@ def _load_times(rank: InferredRank, chosen: Selection) -> tuple[Ints, Ints, Ints
     length = rank.loads.work_ns[chosen.load]
     arrival = rank.loads.arrival_ns[chosen.load]
     work = length.copy()
+    if rank.loads.pace_ns:
+        return arrival - length, length, work
     work[0] = (arrival[0] - rank.window.start_ns) + (rank.window.end_ns - arrival[-1])
     return arrival - length, length, work
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.graph.infer.events import match_names
+from foretrace.graph.infer.events import find_last, match_names
+from foretrace.graph.infer.launches import find_unanswered
 from foretrace.graph.model import DEVICE_KINDS
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ KERNEL, MEMCPY, MEMSET, COLLECTIVE, P2P = (
     DEVICE_KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "collective", "p2p")
 )
 _COLLECTIVE = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
+_STREAM_BITS = 40
 _P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
 
 
@@ -35,7 +38,8 @@ class DeviceTasks:
 
     ``kind`` is a code in DEVICE_KINDS. ``launch`` is the host task that put the task there
     (−1: launched before the recording, or lost). ``busy_ns`` is its length without what overlaps
-    an earlier task of the same stream, so that the busy time of a stream adds up.
+    an earlier task of the same stream, so that the busy time of a stream adds up. ``unanswered``
+    are the host tasks that launched something which was not recorded.
     """
 
     event: Ints
@@ -47,6 +51,7 @@ class DeviceTasks:
     end_ns: Ints
     busy_ns: Ints
     launch: Ints
+    unanswered: Ints
     overlaps: int
 
     def __len__(self) -> int:
@@ -58,10 +63,30 @@ class DeviceTasks:
         """Number of streams."""
         return int(self.lane[-1]) + 1 if len(self) else 0
 
+    @cached_property
+    def device_of_lane(self) -> Ints:
+        """The device of each stream."""
+        return self.device[np.unique(self.lane, return_index=True)[1]]
+
     @property
     def launching(self) -> Ints:
         """Host tasks that launched something, as often as they did."""
         return self.launch[self.launch >= 0]
+
+    def find_lanes(self, device: Ints, stream: Ints) -> Ints:
+        """Return the lane of each stream of a device (−1: none).
+
+        The stream's number alone tells where the device is not known, or the only one.
+        """
+        _, first = np.unique(self.lane, return_index=True)
+        devices, streams = self.device_of_lane, self.stream[first]
+        by_number = find_last(streams, stream)
+        if len(np.unique(devices)) <= 1:
+            return by_number
+        places, wanted = (
+            (d << _STREAM_BITS) + s for d, s in ((devices, streams), (device, stream))
+        )
+        return np.where(device >= 0, find_last(places, wanted), by_number)
 
     def before(self) -> Ints:
         """Return the task before each one on its stream (−1: first)."""
@@ -83,7 +108,8 @@ def collect_device_tasks(events: Events, host: HostTasks) -> DeviceTasks:
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
     lane = np.cumsum(fresh) - 1
-    reached = _find_reached(end, lane)
+    reached = find_reached(end, lane)
+    launch = _join_launches(events, rows, host)
     busy = np.clip(end - np.maximum(start, reached), 0, None)
     return DeviceTasks(
         event=rows,
@@ -94,12 +120,13 @@ def collect_device_tasks(events: Events, host: HostTasks) -> DeviceTasks:
         start_ns=start,
         end_ns=end,
         busy_ns=busy,
-        launch=_join_launches(events, rows, host),
+        launch=launch,
+        unanswered=find_unanswered(events, host, launch),
         overlaps=int(((reached > start) & (busy < end - start)).sum()),
     )
 
 
-def _find_reached(end: Ints, lane: Ints) -> Ints:
+def find_reached(end: Ints, lane: Ints) -> Ints:
     """Return the latest end on the same lane before each task."""
     if not len(end):
         return end

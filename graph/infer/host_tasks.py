@@ -31,10 +31,13 @@ _GROUPING = re.compile(r"^(ProfilerStep#|Optimizer\.|##)")
 """Names that only group others; old recordings keep such annotations among the operators."""
 _UNITS = re.compile(r"^enumerate\(DataLoader\)|^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
 SYNC_CALLS = re.compile(
-    r"^(cuda|hip)(Device|Stream|Event)Synchronize|^cu(Ctx|Stream|Event)Synchronize"
-    r"|^(cuda|hip)Free$"  # memory is given back when the device is done with it
+    r"^[a-z]+(Device|Ctx|Stream|Event)Synchronize|^aclrtSynchronize(Device|Stream|Event)"
+    r"|^ur(QueueFinish|EventWait)$|^ze(CommandQueue|CommandListHost|EventHost|Fence\w*)Synchronize"
+    r"|^(cuda|hip|musa)Free$"  # memory is given back when the device is done with it
 )
-WAIT_EVENT_CALLS = re.compile(r"^(cuda|hip|cu)StreamWaitEvent")
+"""Of CUDA and those that took over its names, of Ascend, and of Intel's runtimes."""
+RECORD_EVENT_CALLS = re.compile(r"^[a-z]+EventRecord")
+WAIT_EVENT_CALLS = re.compile(r"^[a-z]+StreamWaitEvent|^urEnqueueEventsWait")
 
 
 @dataclass(frozen=True)

@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from foretrace.graph.infer.next_calls import LONGEST_NS
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.next_calls import NextCalls
 
     Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
 
 _STAGES = tuple(
     re.compile(rf"^\[DALI\]\[Executor\] {stage}$") for stage in ("RunCPU", "RunMixed", "RunGPU")
 )
 NEXT_CALL = re.compile(r"^enumerate\(DataLoader\)")
-MULTI_PROCESS = re.compile(r"^enumerate\(DataLoader\).*_Multi")
-FETCH_WORK_NS = 2_000_000
-"""Unpickling and queue handling of one batch, at most."""
 USUAL_PAUSE = 0.1
-"""Quantile of the pauses that is taken for the fetch itself, without waiting."""
+"""Quantile of the pauses between step ranges that is taken for no waiting."""
 WAIT_NS = 1_000_000
-"""A fetch this much longer than its own work waited."""
+"""A pause this much longer waited."""
 HAND_OVER_NS = 500_000
 """Wake-up of the next stage, at most."""
 SLACK_NS = 200_000
@@ -114,23 +115,27 @@ class Loads(NamedTuple):
     """Batches that arrived while the main thread waited: one load task each.
 
     ``consumer`` is the host task that waited; ``work_ns`` the time since the last such arrival;
-    ``own_ns`` what fetching costs the consumer itself.
+    ``own_ns`` what fetching costs the consumer itself. Where the recording is too short for what
+    bursts bring on average, every batch is a load of ``pace_ns``, else that is 0.
     """
 
     consumer: Ints
     work_ns: Ints
     arrival_ns: Ints
     own_ns: int
+    pace_ns: int = 0
 
 
-def find_fetch_waits(events: Events, host: HostTasks, main: int) -> Loads | None:
-    """Find waiting inside the ``__next__`` of a DataLoader with worker processes."""
-    on_main = host.tasks_of(main)
-    fetch = on_main[events.named(MULTI_PROCESS, host.event[on_main]) & ~host.is_call[on_main]]
-    if not len(fetch):
-        return None
-    whole = host.end_ns[fetch] - host.start_ns[fetch]
-    return _find_arrivals(host.end_ns, fetch, whole)
+def load_from_calls(calls: NextCalls) -> Loads | None:
+    """Find the batches that were waited for inside ``next()``; ``None`` where none was."""
+    wait = calls.took_ns - calls.own_ns
+    return _find_arrivals(calls.end_ns, calls.consumer, wait, calls.own_ns, calls.waited)
+
+
+def load_evenly(calls: NextCalls, pace_ns: int) -> Loads:
+    """Give every call a batch that takes the loader *pace_ns*: what bursts bring on average."""
+    work = np.full(len(calls.consumer), pace_ns)
+    return Loads(calls.consumer, work, calls.end_ns - calls.own_ns, calls.own_ns, pace_ns)
 
 
 def find_marker_waits(host: HostTasks, markers: Ints, range_ends: Ints) -> Loads | None:
@@ -146,14 +151,17 @@ def find_marker_waits(host: HostTasks, markers: Ints, range_ends: Ints) -> Loads
     before = markers[1:] - 1
     began = np.maximum(range_ends[:-1], host.end_ns[before])
     pause = np.clip(host.start_ns[markers[1:]] - began, 0, None)
-    return _find_arrivals(host.start_ns, markers[1:], pause)
+    own = int(min(np.quantile(pause, USUAL_PAUSE), LONGEST_NS))
+    wait = pause - own
+    return _find_arrivals(host.start_ns[markers[1:]], markers[1:], wait, own, wait > WAIT_NS)
 
 
-def _find_arrivals(time_ns: Ints, consumer: Ints, pause: Ints) -> Loads | None:
-    own = int(min(np.quantile(pause, USUAL_PAUSE), FETCH_WORK_NS))
-    waited = pause - own > WAIT_NS
+def _find_arrivals(
+    moment_ns: Ints, consumer: Ints, wait: Ints, own: int, waited: Flags
+) -> Loads | None:
+    """Return what arrived just before *moment_ns* for those that *waited*."""
     if not waited.any():
         return None
-    arrival = time_ns[consumer[waited]] - own
-    work = np.diff(arrival, prepend=arrival[0] - int(pause[waited][0]))
+    arrival = moment_ns[waited] - own
+    work = np.diff(arrival, prepend=arrival[0] - wait[waited][0] - own)
     return Loads(consumer[waited], work, arrival, own)

@@ -6,44 +6,51 @@ The order of the inferences stands here, and nowhere else.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.infer.common_steps import find_common_steps, intersect_spans
 from foretrace.graph.infer.device_tasks import collect_device_tasks
 from foretrace.graph.infer.events import select_events
+from foretrace.graph.infer.graph_branches import find_graph_branches
+from foretrace.graph.infer.graph_launches import measure_returns_from_branches
 from foretrace.graph.infer.host_tasks import cut_host_tasks
-from foretrace.graph.infer.loaders import (
-    couple_units,
-    find_fetch_waits,
-    find_marker_waits,
-    find_units,
-)
+from foretrace.graph.infer.loader_pace import pace_window
+from foretrace.graph.infer.loader_workers import infer_loader_workers
+from foretrace.graph.infer.loaders import couple_units, find_marker_waits, find_units
+from foretrace.graph.infer.missing_work import advise, refuse_missing_work
 from foretrace.graph.infer.phases_modules import assign_modules, assign_phases
 from foretrace.graph.infer.steps import find_steps
-from foretrace.graph.infer.stream_events import find_event_edges
+from foretrace.graph.infer.stream_events import estimate_event_lag, find_event_edges
 from foretrace.graph.infer.stream_gaps import (
     assign_stream_lags,
     estimate_kernel_gaps,
     estimate_launch_lags,
 )
 from foretrace.graph.infer.threads import infer_thread_roles
+from foretrace.graph.infer.untraced_waits import find_untraced_waits, list_causes
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.infer.window import choose_window
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.api_calls import Waits
     from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.graph_branches import GraphBranches
     from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.loader_workers import LoaderWorkers
     from foretrace.graph.infer.loaders import Coupling, Loads, Units
     from foretrace.graph.infer.steps import StepBounds
     from foretrace.graph.infer.stream_events import StreamEdges
     from foretrace.graph.infer.threads import Threads
+    from foretrace.graph.infer.untraced_waits import UntracedWaits
     from foretrace.graph.infer.window import StepWindow
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Trace
@@ -59,7 +66,7 @@ class InferredRank:
     """Everything about one rank; rows are host and device tasks of the whole recording.
 
     ``markers`` are host tasks of length 0 at which steps begin, in order. ``phase`` and ``module``
-    are codes per host task, ``assign_stream_lags`` and ``estimate_launch_lags`` ns per device task.
+    are codes per host task; ``stream_lags`` and ``launch_lags`` ns per device task.
     """
 
     number: int
@@ -68,6 +75,7 @@ class InferredRank:
     devices: DeviceTasks
     threads: Threads
     waits: Waits
+    steps: StepBounds | None
     window: StepWindow
     markers: Ints
     gaps: dict[tuple[str, str], int]
@@ -75,8 +83,12 @@ class InferredRank:
     launch_lags: Ints
     plain_latency: int
     event_edges: StreamEdges | None
+    event_lag: int
+    branches: GraphBranches | None
+    untraced: UntracedWaits | None
     couplings: list[Coupling]
     loads: Loads | None
+    workers: LoaderWorkers | None
     phase: Ints
     module: Ints
     module_names: list[str]
@@ -89,8 +101,52 @@ class InferredRank:
         return self.host.start_ns[consumer] == self.host.end_ns[consumer]
 
 
-def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None) -> InferredRank:
+def infer_ranks(
+    trace: Trace, numbers: Sequence[int], rules: Rules, step_pattern: str | None
+) -> list[InferredRank]:
+    """Infer several ranks of *trace*, all with the same steps as their window.
+
+    Raises
+    ------
+    GraphError
+        A rank has neither host nor device work, *step_pattern* matches too little, or no step was
+        recorded on all ranks.
+    """
+    commons = find_common_steps(
+        [find_steps(select_events(trace.events, number), step_pattern) for number in numbers]
+    )
+    ranks = [
+        infer_rank(trace, number, rules, step_pattern, common)
+        for number, common in zip(numbers, commons, strict=True)
+    ]
+    spans = [common for common in commons if common is not None]
+    kept = [rank.window.kept for rank in ranks]
+    if not spans:
+        return ranks
+    return [
+        rank if span == rank.window.kept else _keep_steps(rank, span)
+        for rank, span in zip(ranks, intersect_spans(spans, kept), strict=True)
+    ]
+
+
+def _keep_steps(rank: InferredRank, span: tuple[int, int]) -> InferredRank:
+    """Return *rank* with the steps in *span* as its window."""
+    window = choose_window(rank.steps, rank.host, rank.devices, span, 0)
+    if rank.workers and rank.workers.pace_ns:
+        window = pace_window(window, rank.host, rank.devices, rank.workers.pace_ns)
+    return replace(rank, window=window)
+
+
+def infer_rank(
+    trace: Trace,
+    number: int,
+    rules: Rules,
+    step_pattern: str | None,
+    common: tuple[int, int] | None = None,
+) -> InferredRank:
     """Infer what rank *number* of *trace* did and what its tasks waited for.
+
+    Of several ranks, *common* are the first and one past the last of its steps that all recorded.
 
     Raises
     ------
@@ -102,18 +158,40 @@ def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None
     host = cut_host_tasks(events, steps.rows if steps else np.empty(0, np.int64))
     devices = collect_device_tasks(events, host)
     if not len(host) and not len(devices):
-        raise GraphError(f"{trace.meta.source}: rank {number} has neither host nor device work")
+        raise GraphError(
+            f"{trace.meta.source}: rank {number} has neither host nor device work; "
+            + advise(trace.meta)
+        )
+    refuse_missing_work(events, host, devices, trace.meta)
     main = steps.thread if steps else _find_busiest_thread(events, host, devices)
     markers = _find_markers(host, steps)
     stages = find_units(events, host) if rules.loader_edges else []
     threads = _infer_threads(host, devices, main, stages, rules)
     waits = split_waiting(events, host, devices, rules, trace.meta.devices)
+    if rules.graph_branches:
+        measure_returns_from_branches(devices, host, waits)
     gaps = estimate_kernel_gaps(devices, host) if rules.kernel_gap else {}
     from_start = rules.launch_from_start
+    gates = find_event_edges(events, devices, host, threads.group) if rules.event_edges else None
     latency, plain_latency = estimate_launch_lags(
-        events, devices, host, waits, from_start=from_start
+        events, devices, host, waits, gates, from_start=from_start
     )
+    branches = find_graph_branches(events, devices) if rules.graph_branches else None
+    if branches is not None:
+        latency[branches.late] += branches.late_ns
+    stream_lags = assign_stream_lags(devices, gaps)
+    event_lag = estimate_event_lag(gates, devices, host, latency) if gates else 0
+    untraced = None
+    if rules.untraced_waits:
+        causes = list_causes(devices, host, gates, event_lag, branches, stream_lags)
+        untraced = find_untraced_waits(events, devices, host, waits, latency, stream_lags, causes)
     module, module_names = assign_modules(events, host)
+    seen = rules.loader_edges and not stages
+    workers = infer_loader_workers(events, host, steps, _count_workers(trace)) if seen else None
+    cycle = workers.cycle if workers else 1
+    window = choose_window(steps, host, devices, common, cycle=cycle)
+    if workers and workers.pace_ns:
+        window = pace_window(window, host, devices, workers.pace_ns)
     return InferredRank(
         number=number,
         events=events,
@@ -121,19 +199,20 @@ def infer_rank(trace: Trace, number: int, rules: Rules, step_pattern: str | None
         devices=devices,
         threads=threads,
         waits=waits,
-        window=choose_window(steps, host, devices),
+        steps=steps,
+        window=window,
         markers=markers,
         gaps=gaps,
-        stream_lags=assign_stream_lags(devices, gaps),
+        stream_lags=stream_lags,
         launch_lags=latency,
         plain_latency=plain_latency,
-        event_edges=(
-            find_event_edges(events, devices, host, threads.group) if rules.event_edges else None
-        ),
+        event_edges=gates,
+        event_lag=event_lag,
+        branches=branches,
+        untraced=untraced,
         couplings=couple_units(host, stages, markers),
-        loads=_find_loads(events, host, steps, markers)
-        if rules.loader_edges and not stages
-        else None,
+        loads=_find_loads(events, host, steps, markers, workers) if seen else None,
+        workers=workers,
         phase=assign_phases(events, host, threads),
         module=module,
         module_names=module_names,
@@ -171,14 +250,22 @@ def _infer_threads(
     return infer_thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
 
 
+def _count_workers(trace: Trace) -> int | None:
+    """Return how many loader workers the recorder counted; ``None`` if it did not."""
+    return (trace.meta.loader or {}).get("workers") or None
+
+
 def _find_loads(
-    events: Events, host: HostTasks, steps: StepBounds | None, markers: Ints
+    events: Events,
+    host: HostTasks,
+    steps: StepBounds | None,
+    markers: Ints,
+    workers: LoaderWorkers | None,
 ) -> Loads | None:
     """Find the batches the main thread waited for: in a fetch, else between step ranges."""
     if steps is None or steps.single:
         return None
-    waits = find_fetch_waits(events, host, steps.thread)
-    if waits is not None or steps.source != "step range":
-        return waits
+    if workers is not None or steps.source != "step range":
+        return workers.loads if workers else None
     rows = host.event[markers]
     return find_marker_waits(host, markers, events.start_ns[rows] + events.duration_ns[rows])

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 
+BEHIND = 4
+"""An event that lies so many times as long behind an operator as inside it follows it."""
+
+
 class Segments(NamedTuple):
     """Segments in (thread, start) order; ``event`` and ``parent`` index the nested events.
 
@@ -43,7 +47,8 @@ def nest(thread: Ints, start_ns: Ints, end_ns: Ints, atomic: Flags) -> Segments:
     Returns
     -------
     Segments
-        Pieces of length 0 are left out, except for atomic events.
+        Pieces of length 0 are left out, except for atomic events. An event that lies for the most
+        part behind the one in which it begins follows it: clocks and rounding let them overlap.
 
     >>> one = np.zeros(2, np.int64)
     >>> s = nest(one, np.array([0, 4]), np.array([10, 6]), np.zeros(2, bool))
@@ -70,6 +75,13 @@ def nest(thread: Ints, start_ns: Ints, end_ns: Ints, atomic: Flags) -> Segments:
 
 
 @njit(cache=True)
+def _is_behind(start: int, end: int, limit: int, whole: bool) -> bool:  # noqa: FBT001 -- compiled
+    """Tell whether an event begins after *limit*, where another ends, or lies mostly behind it."""
+    overlap = limit - start
+    return overlap <= 0 or end - limit > (1 if whole else BEHIND) * overlap
+
+
+@njit(cache=True)
 def _cut(
     thread: Ints,
     start: Ints,
@@ -88,10 +100,12 @@ def _cut(
     count = 0
     now = np.int64(0)
     for i in range(rows + 1):
-        at = start[i] if i < rows else np.int64(0)
-        new_thread = i == rows or (i > 0 and thread[i] != thread[i - 1])
-        # Close what has ended before this event begins.
-        while depth > 0 and (new_thread or limit[depth - 1] <= at):
+        new_thread = i in (0, rows) or thread[i] != thread[i - 1]
+        at = np.int64(0) if i == rows else start[i] if new_thread else max(start[i], now)
+        # Close what has ended before this event begins, or for the most part of it.
+        while depth > 0 and (
+            new_thread or _is_behind(at, end[i], limit[depth - 1], atomic[stack[depth - 1]])
+        ):
             top = depth - 1
             row = stack[top]
             if limit[top] > now or (atomic[row] and fresh[top]):
@@ -100,7 +114,8 @@ def _cut(
                 finish[count] = max(limit[top], now)
                 count += 1
                 now = finish[count - 1]
-            depth -= 1
+                at = at if new_thread else max(at, now)
+            depth = top
             if depth > 0:
                 fresh[depth - 1] = False
         if i == rows:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.graph.infer.device_tasks import MEMCPY, MEMSET
+from foretrace.graph.infer.graph_branches import count_together
+from foretrace.graph.infer.stream_events import BACK_TO_BACK_NS
 from foretrace.graph.model import DEVICE_KINDS
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.stream_events import StreamEdges
 
     Ints = NDArray[np.int64]
 
@@ -29,7 +32,9 @@ DEFAULT_LATENCY_NS = 8_000
 """Where no launch ever met an idle stream."""
 LATENCY_LIMIT_NS = 1_000_000
 """A later start has another cause than the launch."""
-BACK_TO_BACK_NS = 2_000
+FEW, FAR_ABOVE, NOISE_NS = 0.1, 4, 10_000
+"""Of launches, this share shows what is possible; those so many times as late, and some more, met
+an obstacle."""
 LARGE_COPY_BYTES = 64 * 1024
 _KINDS = len(DEVICE_KINDS)
 
@@ -87,40 +92,86 @@ def assign_stream_lags(devices: DeviceTasks, gaps: dict[tuple[str, str], int]) -
 
 
 def estimate_launch_lags(
-    events: Events, devices: DeviceTasks, host: HostTasks, waits: Waits, *, from_start: bool
+    events: Events,
+    devices: DeviceTasks,
+    host: HostTasks,
+    waits: Waits,
+    gates: StreamEdges | None = None,
+    *,
+    from_start: bool,
 ) -> tuple[Ints, int]:
-    """Per device task: call start to earliest start, and the median over plain kernels, in ns.
+    """Per device task: call start to earliest start, and the usual of plain kernels, in ns.
 
-    Estimated per class of work from launches that met an idle stream and were not blocked.
-    With ``from_start`` off, the call's own length is added: the launch would happen at its end.
+    Estimated per class of work from launches that met an idle stream, were not blocked, and were
+    not held back by one of the *gates*; where there are such, from those that had the device to
+    themselves. With ``from_start`` off, the call's own length is added: the launch would happen at
+    its end.
     """
-    before = devices.before()
     linked = devices.launch >= 0
     call = np.where(linked, devices.launch, 0)
     if not len(host):
         return np.full(len(devices), DEFAULT_LATENCY_NS, np.int64), DEFAULT_LATENCY_NS
-    idle = linked & ((before < 0) | (devices.end_ns[before] < host.start_ns[call]))
-    idle &= ~(waits.locked[call] | waits.queued[call])
     latency = devices.start_ns - host.start_ns[call]
-    usable = idle & (latency >= 0) & (latency < LATENCY_LIMIT_NS)
+    usable = _met_idle_stream(devices, host) & ~_is_gated(devices, host, gates)
+    usable &= ~(waits.locked[call] | waits.queued[call])
+    usable &= (latency >= 0) & (latency < LATENCY_LIMIT_NS)
     group = _classify_launches(events, devices)
-    kernels = usable & (group == _PLAIN)
-    overall = int(np.median(latency[kernels])) if kernels.any() else DEFAULT_LATENCY_NS
+    alone = ~_is_shared(devices)
+    usual = {
+        int(value): _find_usual_latency(latency[best if best.any() else some])
+        for value in np.unique(group[usable])
+        if (some := usable & (group == value)).any()
+        for best in [some & alone]
+    }
+    overall = usual.get(_PLAIN, DEFAULT_LATENCY_NS)
     lags = np.full(len(devices), overall, np.int64)
-    for value in np.unique(group[usable]):
-        lags[group == value] = int(np.median(latency[usable & (group == value)]))
+    for value, lag in usual.items():
+        lags[group == value] = lag
     if not from_start:
         lags = lags + np.where(linked, waits.work_ns[call], 0)
     return lags, overall
 
 
-_PLAIN, _FILL = -1, -2
+def _met_idle_stream(devices: DeviceTasks, host: HostTasks) -> NDArray[np.bool_]:
+    """Tell which tasks were launched when their stream was done; of a graph, the first to start."""
+    before = devices.before()
+    linked = devices.launch >= 0
+    call = np.where(linked, devices.launch, 0)
+    idle = (before < 0) | (devices.end_ns[before] < host.start_ns[call])
+    first = np.full(len(host), np.iinfo(np.int64).max)
+    np.minimum.at(first, call[linked], devices.start_ns[linked])
+    return linked & idle & (devices.start_ns == first[call])
+
+
+def _is_gated(
+    devices: DeviceTasks, host: HostTasks, gates: StreamEdges | None
+) -> NDArray[np.bool_]:
+    """Tell which tasks waited for another stream's work that was not done when they were launched.
+
+    So do those behind a wait for something that cannot be told.
+    """
+    gated = np.zeros(len(devices), bool)
+    if gates is not None:
+        gated[gates.unknown] = True
+        late = devices.end_ns[gates.src] > host.start_ns[devices.launch[gates.dst]]
+        gated[gates.dst[late]] = True
+    return gated
+
+
+def _find_usual_latency(latency: Ints) -> int:
+    """Return the median, without those which others held back in a way that was not recorded."""
+    limit = FAR_ABOVE * np.quantile(latency, FEW) + NOISE_NS
+    return int(np.median(latency[latency <= limit]))
+
+
+_PLAIN, _FILL, _GRAPH = -1, -2, -3
 
 
 def _classify_launches(events: Events, devices: DeviceTasks) -> Ints:
-    """Tell apart copies by name and size, memory fills, and everything else."""
+    """Tell apart copies by name and size, memory fills, whole graphs, and everything else."""
     size = np.nan_to_num(events.column("bytes")[devices.event], nan=0)
     name = events.name[devices.event].astype(np.int64)
     of_copy = 2 * name + (size > LARGE_COPY_BYTES)
     classes = np.where(devices.kind == MEMCPY, of_copy, _PLAIN)
-    return np.where(devices.kind == MEMSET, _FILL, classes)
+    classes = np.where(devices.kind == MEMSET, _FILL, classes)
+    return np.where(count_together(devices) > 1, _GRAPH, classes)

@@ -20,6 +20,7 @@ from foretrace.graph.infer.api_calls import (
     STREAM,
     SYNC_WORK_NS,
 )
+from foretrace.graph.infer.event_marks import find_lane_before, find_marked_tasks
 from foretrace.graph.infer.events import find_last
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
 
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_STREAM_SYNC, _EVENT_SYNC, _FREE = (re.compile(text) for text in ("Stream", "Event", "Free"))
+_STREAM_SYNC, _EVENT_SYNC, _FREE = (
+    re.compile(text) for text in ("Stream|Queue|CommandList", "Event|Fence", "Free")
+)
 
 
 def explain_syncs(
@@ -49,52 +52,78 @@ def explain_syncs(
         return
     of_stream, of_event = (events.named(p, host.event[syncs]) for p in (_STREAM_SYNC, _EVENT_SYNC))
     scope = np.select([of_stream, of_event], [STREAM, EVENT], DEVICE)
-    lane = np.where(of_stream, _find_awaited_lane(events, host, devices, syncs), -1)
+    record = _find_records(events, host, syncs)
     begin, end = host.start_ns[syncs], host.end_ns[syncs]
     task, done = _find_latest_launched(devices, calls.on_lane, begin)
+    lane = np.where(of_stream, _find_awaited_lane(events, host, devices, syncs, record), -1)
     possible = np.where(done <= end + SLACK_NS, done, -1)
+    if len(np.unique(devices.device)) > 1:
+        of_device = np.flatnonzero(scope == DEVICE)
+        current = _find_awaited_lane(events, host, devices, syncs[of_device], record[of_device])
+        lane[of_device] = _choose_device(devices, done[:, of_device], end[of_device], current)
+        others = devices.device_of_lane[:, None] != devices.device_of_lane[lane]
+        possible[others & (scope == DEVICE) & (lane >= 0)] = -1
     released = np.where(
-        lane >= 0, done[lane, np.arange(len(syncs))], possible.max(axis=0, initial=-1)
+        of_stream & (lane >= 0),
+        done[lane, np.arange(len(syncs))],
+        possible.max(axis=0, initial=-1),
     )
+    source = task[np.argmax(done == released, axis=0), np.arange(len(syncs))]
+    marked = find_marked_tasks(events, host, devices, calls.on_lane, syncs, record)
+    by_mark = of_event & (marked >= 0)
+    source = np.where(by_mark, marked, source)
+    released = np.where(by_mark, devices.end_ns[marked], released)
     lag = end - released
     explained = (released > begin) & (lag >= -SLACK_NS) & (lag <= RETURN_NS)
-    by_event = (scope == EVENT) & explained & (lag >= 0)
-    source = task[np.argmax(done == released, axis=0), np.arange(len(syncs))]
+    by_event = by_mark | (of_event & explained & (lag >= 0))
     waits.event_task[syncs[by_event]] = source[by_event]
     is_free = events.named(_FREE, host.event[syncs])
     is_unclear = ((scope == STREAM) & (lane < 0)) | (is_free & ~explained)
     waits.wait[syncs] = np.where(is_unclear, NONE, scope)
-    waits.wait_lane[syncs] = lane
+    waits.wait_lane[syncs] = np.where(is_unclear, -1, lane)
     waits.return_ns[syncs[explained]] = np.clip(lag[explained], 0, None)
     waits.work_ns[syncs[explained]] = np.minimum(end - begin, SYNC_WORK_NS)[explained]
     _share_return(waits, syncs, events.name[host.event[syncs]])
+    strange = ~explained & (end - begin > LONG_NS)
+    waited = strange & ~is_free
+    waits.untraced_ns[syncs[waited]] = (end - begin)[waited]
     waits.counts["syncs"] = len(syncs)
-    waits.counts["syncs that waited for something untraced"] = int(
-        (~explained & (end - begin > LONG_NS)).sum()
-    )
+    waits.counts["syncs that waited for something untraced"] = int(strange.sum())
 
 
-def _find_awaited_lane(events: Events, host: HostTasks, devices: DeviceTasks, syncs: Ints) -> Ints:
+def _find_records(events: Events, host: HostTasks, syncs: Ints) -> Ints:
+    """Return the event row of each call's synchronisation record; −1: none."""
+    rows = np.flatnonzero(events.is_kind("sync") & (events.correlation >= 0))
+    at = find_last(events.correlation[rows], events.correlation[host.event[syncs]])
+    return np.where(at >= 0, rows[at], -1) if len(rows) else at
+
+
+def _find_awaited_lane(
+    events: Events, host: HostTasks, devices: DeviceTasks, syncs: Ints, record: Ints
+) -> Ints:
     """Lane a stream synchronisation waits for: by its record, else its thread's last launch's."""
-    lane = _find_lane_before(host, devices, syncs)
-    records = np.flatnonzero(events.is_kind("sync"))
-    at = find_last(events.correlation[records], events.correlation[host.event[syncs]])
-    named = np.where(at >= 0, events.column("wait_stream")[records[at]] if len(records) else -1, -1)
-    last = find_last(devices.stream, named)
-    return np.where(last >= 0, devices.lane[last], lane)
+    lane = find_lane_before(host, devices, syncs)
+    named = record >= 0
+    stream = events.column("wait_stream")[record[named]]
+    device = events.column("device")[record[named]].astype(np.int64)
+    told = devices.find_lanes(device, stream)
+    lane[named] = np.where(told >= 0, told, lane[named])
+    return lane
 
 
-def _find_lane_before(host: HostTasks, devices: DeviceTasks, syncs: Ints) -> Ints:
-    lane = np.full(len(host), -1, np.int64)
-    linked = devices.launch >= 0
-    lane[devices.launch[linked]] = devices.lane[linked]
-    launchers = np.flatnonzero(lane >= 0)
-    slot = np.searchsorted(launchers, syncs) - 1
-    if not len(launchers):
-        return np.full(len(syncs), -1, np.int64)
-    before = launchers[slot]
-    same_thread = (slot >= 0) & (host.thread[before] == host.thread[syncs])
-    return np.where(same_thread, lane[before], -1)
+def _choose_device(devices: DeviceTasks, done: Ints, end: Ints, current: Ints) -> Ints:
+    """Return a lane of the device that each call waits for, where a process uses several.
+
+    Of those that were done by then it is the last one, if the call returned right after it; else
+    the device last launched on, whose lane is *current*.
+    """
+    used, first = np.unique(devices.device_of_lane, return_index=True)
+    latest = np.stack([done[devices.device_of_lane == each].max(axis=0) for each in used])
+    latest = np.where(latest <= end + SLACK_NS, latest, -1)
+    last = latest.max(axis=0)
+    return np.where(
+        (last >= 0) & (end - last <= RETURN_NS), first[np.argmax(latest, axis=0)], current
+    )
 
 
 def _find_latest_launched(

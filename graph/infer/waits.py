@@ -25,7 +25,9 @@ from foretrace.graph.infer.api_calls import (
 from foretrace.graph.infer.device_tasks import MEMCPY
 from foretrace.graph.infer.events import match_names
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
+from foretrace.graph.infer.launch_queue import QUEUE_LIMIT, count_outstanding
 from foretrace.graph.infer.syncs import explain_syncs
+from foretrace.graph.state import Doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,17 +37,12 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.launch_queue import LaunchQueue
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Device
 
     Ints = NDArray[np.int64]
 
-QUEUE_LIMIT = 1_023
-"""NVIDIA: launches outstanding on one stream. Others went beyond 1,800."""
-_OTHER_MAKERS = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d|\bgfx\d|Intel|Gaudi", re.IGNORECASE)
-_HIP = re.compile("^hip")
-QUEUE_NEARLY = 900
-"""A call that is long with so many outstanding waited for a free slot."""
 STAGING_NS = 300_000
 """A pageable upload returns within this of its copy's end, before or after."""
 PAGEABLE_BYTES = 64 * 1024
@@ -76,15 +73,14 @@ def split_waiting(
     waits = Waits.none(host)
     if not len(host) or not len(devices):
         return waits
-    calls = measure_calls(events, host, devices)
-    most = calls.outstanding.max()
-    if most <= QUEUE_LIMIT + 1 and _is_nvidia(events, host, makers):
-        waits.queue_depth = QUEUE_LIMIT
+    queue = count_outstanding(events, host, devices, makers)
+    waits.queue_depth = QUEUE_LIMIT if queue.is_limited else None
+    calls = measure_calls(events, host, devices, queue)
     if not rules.split_waiting:
         return waits
     explain_syncs(events, host, devices, calls, waits)
     _explain_blocking_copies(events, host, devices, calls, waits)
-    _explain_full_queue(calls, waits)
+    _explain_full_queue(events, host, calls, queue, waits)
     _explain_driver_lock(events, host, calls, waits)
     left = calls.is_long & (waits.wait == NONE) & ~waits.queued & ~waits.locked
     waits.counts["long calls kept as work"] = int(left.sum())
@@ -92,19 +88,14 @@ def split_waiting(
     return waits
 
 
-def _is_nvidia(events: Events, host: HostTasks, makers: Sequence[Device]) -> bool:
-    """Tell by the devices' names and the API; a recording may lack the names."""
-    is_hip = host.is_call & events.named(_HIP, host.event)
-    return not is_hip.any() and not any(_OTHER_MAKERS.search(each.name) for each in makers)
-
-
 def _explain_blocking_copies(
     events: Events, host: HostTasks, devices: DeviceTasks, calls: Calls, waits: Waits
 ) -> None:
     """Find blocking copies class by class: API, kind of copy, large or small.
 
-    Where most of a class return with their copy, all of it waits for its own work; a member that
-    took another time costs what its API usually does. Downloads hold the driver's lock meanwhile.
+    Where most of a class return with their copy, all of it waits for its own work. A member that
+    returned earlier costs what its API usually does; one that returned later waited, besides, for
+    something untraced. Downloads hold the driver's lock meanwhile.
     """
     copies = np.flatnonzero((devices.kind == MEMCPY) & (devices.launch >= 0))
     if not len(copies):
@@ -125,23 +116,42 @@ def _explain_blocking_copies(
         same = (group == key[:, None]).all(axis=0)
         if returns[same].mean() <= MOST:
             continue
-        waited, strange = returns & same, same & ~returns
+        usual = int(np.median(late[returns & same]))
+        overdue = same & ~returns & (late > usual)
+        waited, early = (returns & same) | overdue, same & ~returns & ~overdue
         waits.wait[call[same]] = OWN
-        waits.return_ns[call[same]] = int(np.median(late[waited]))
-        for members, cost in ((waited, SYNC_WORK_NS), (strange, calls.usual_ns[call[strange]])):
+        waits.return_ns[call[same]] = np.where(overdue[same], late[same], usual)
+        waits.untraced_ns[call[overdue]] = late[overdue] - usual
+        for members, cost in ((waited, SYNC_WORK_NS), (early, calls.usual_ns[call[early]])):
             waits.work_ns[call[members]] = np.minimum(waits.work_ns[call[members]], cost)
         if is_download[same].all():
             waits.holds_lock[call[same]] = True
     waits.counts["blocking copies"] = int((waits.wait == OWN).sum())
 
 
-def _explain_full_queue(calls: Calls, waits: Waits) -> None:
+def _explain_full_queue(
+    events: Events, host: HostTasks, calls: Calls, queue: LaunchQueue, waits: Waits
+) -> None:
     """Find the launches that waited for a free slot of their stream's queue."""
-    if waits.queue_depth is None:
+    if not queue.is_limited:
         return
-    waits.queued = calls.is_long & (calls.outstanding >= QUEUE_NEARLY) & (waits.wait == NONE)
+    beyond = waits.work_ns > calls.usual_ns
+    waits.queued = (queue.is_full & beyond) | (queue.is_near & calls.is_long)
+    waits.queued &= waits.wait == NONE
     waits.work_ns[waits.queued] = calls.usual_ns[waits.queued]
     waits.counts["launches blocked by a full queue"] = int(waits.queued.sum())
+    guessed = np.flatnonzero(waits.queued & calls.is_guess)
+    if len(guessed):
+        names = np.unique(events.name[host.event[guessed]])
+        cost = calls.usual_ns[guessed].max() / 1_000
+        waits.doubts.append(
+            Doubt(
+                "launch-cost-unknown",
+                f"every launch waited for a full launch queue, none shows what it costs by itself: "
+                f"{cost:.0f} us are assumed; record steps before the queue is full",
+                ", ".join(events.names[name] for name in names.tolist()),
+            )
+        )
 
 
 def _explain_driver_lock(events: Events, host: HostTasks, calls: Calls, waits: Waits) -> None:

@@ -10,8 +10,8 @@ The rules reproduce the published replays of StragglerAnalysis:
 2. A send is ready when the computation of its data ends, a receive when the computation before it
    *of the same direction* has ended. Nothing waits for a send.
 3. After the last computation: layer-norm gradients, embedding gradients (first and last stage of a
-   replica together), reduce-scatter (the replicas of a stage together), clipping (everybody),
-   optimizer.
+   replica together), reduce-scatter (the replicas of a stage together, or those of a shard),
+   clipping (everybody), optimizer.
 4. The recorded steps are samples: each begins for all ranks at once, when the one before has ended.
 """
 
@@ -47,6 +47,7 @@ from foretrace.graph.operation_timeline.operations import (
     check_places,
     keep_whole_steps,
 )
+from foretrace.graph.operation_timeline.replica_shards import find_shards
 from foretrace.graph.state import Grid, JobState
 from foretrace.tracer.readers.operation_timeline import SHAPE
 from foretrace.util.schema import table
@@ -90,7 +91,7 @@ def build_operation_graph(trace: Trace, rules: Rules) -> Graph:
     operations, left_out = keep_whole_steps(trace)
     at = arrange(operations, replicas, stages)
     check_places(at, trace.meta.source)
-    met = _find_meetings(at)
+    met = _find_meetings(at, operations)
     unit = np.arange(len(operations.name))
     unit[met.members] = len(unit) + met.of
     tasks = _span_tasks(operations, unit, len(met))
@@ -115,7 +116,7 @@ def build_operation_graph(trace: Trace, rules: Rules) -> Graph:
         step_samples_ns=tuple(lengths.tolist()),
         rules=rules,
         notes=tuple(notes),
-        state=JobState(grid=Grid(replicas, stages)),
+        state=JobState(steps_from="the step of each operation", grid=Grid(replicas, stages)),
     )
 
 
@@ -158,12 +159,13 @@ def _join_edges(parts: list[tuple[Ints, Ints, str]]) -> Edges:
     return Edges(src[real], dst[real], kind[real])
 
 
-def _find_meetings(at: Places) -> _Meetings:
+def _find_meetings(at: Places, operations: Operations) -> _Meetings:
     """Find who communicates together: both ends of a transfer, and the groups of rule 3."""
-    groups = [
-        np.moveaxis(at[name], axis, -1).reshape(-1, at[name].shape[axis])
-        for name, axis in ((GATHER, 1), (SCATTER, 1), (EMBEDDING, 2))
-    ]
+    groups = [np.moveaxis(at[EMBEDDING], 2, -1).reshape(-1, at[EMBEDDING].shape[2])]
+    for name in (GATHER, SCATTER):
+        for shard in find_shards(at[name], operations.start, operations.duration):
+            members = np.moveaxis(at[name][:, shard], 1, -1)
+            groups.append(members.reshape(-1, len(shard)))
     everybody = np.moveaxis(at[CLIP], 3, 1)
     groups.append(everybody.reshape(-1, everybody.shape[2] * everybody.shape[3]))
     for direction, here, onward in (

@@ -10,9 +10,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from foretrace.errors import GraphError
-from foretrace.graph.state import ProcessGroup
+from foretrace.graph.ranks.align import match_by_ends, match_in_order
+from foretrace.graph.state import Doubt, ProcessGroup
 from foretrace.util.schema import matches
 
 if TYPE_CHECKING:
@@ -56,10 +58,18 @@ class _Collectives(NamedTuple):
     groups: list[ProcessGroup]
 
 
+class Matched(NamedTuple):
+    """The collectives of all ranks that are one, and what is said of the others."""
+
+    transfers: Transfers | None
+    notes: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+
+
 def match_collectives(
     graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]]
-) -> tuple[Transfers | None, list[str]]:
-    """Match the collectives of all ranks, group by group; also return what did not match.
+) -> Matched:
+    """Match the collectives of all ranks, group by group; also tell what did not match.
 
     Parameters
     ----------
@@ -76,9 +86,9 @@ def match_collectives(
         A member of a group never arrives, or a group has more members than it can have.
     """
     names = _number_ranks(graph, first_row)
-    collectives = _list_collectives(graph, first_row, groups, names)
-    matched_groups: list[Ints] = []
-    notes: list[str] = []
+    collectives, unpaired = _list_collectives(graph, first_row, groups, names)
+    parts: list[Ints] = []
+    doubts: list[Doubt] = []
     for number in np.unique(collectives.group).tolist():
         group, mine = collectives.groups[number], collectives.group == number
         per_rank = {
@@ -86,12 +96,33 @@ def match_collectives(
             for rank in np.unique(collectives.rank[mine])
         }
         _check_members(graph, group, per_rank, names)
-        matched, note = _match_group(graph, group, per_rank, names)
-        matched_groups.append(matched)
-        notes += note
-    if not matched_groups:
-        return None, notes
-    return _join_groups(graph, matched_groups), notes
+        matched = match_in_order(graph, list(per_rank.values()))
+        parts.append(matched)
+        doubts += _doubt_missing(graph, group, matched, [names[rank] for rank in per_rank])
+    pairs = match_by_ends(graph, unpaired.row, unpaired.rank, len(names))
+    notes = []
+    if pairs.shape[1]:
+        parts.append(pairs)
+        notes.append(
+            f"{pairs.shape[1]} sends and receives name no peer: those that end together are one"
+        )
+    if not parts:
+        return Matched(None, tuple(notes), tuple(doubts))
+    return Matched(_join_groups(graph, parts), tuple(notes), tuple(doubts))
+
+
+def leave_out(transfers: Transfers, gone: NDArray[np.bool_]) -> Transfers:
+    """Return *transfers* without those *gone*."""
+    kept = ~gone[transfers.transfer]
+    number = np.cumsum(~gone) - 1
+    return Transfers(
+        row=transfers.row[kept],
+        transfer=number[transfers.transfer[kept]],
+        first=transfers.first[~gone],
+        begins_ns=transfers.begins_ns[~gone],
+        duration_ns=transfers.duration_ns[~gone],
+        link=np.unique(transfers.link[~gone], return_inverse=True)[1],
+    )
 
 
 def _number_ranks(graph: Graph, first_row: Ints) -> list[int]:
@@ -103,8 +134,8 @@ def _number_ranks(graph: Graph, first_row: Ints) -> list[int]:
 
 def _list_collectives(
     graph: Graph, first_row: Ints, groups: Sequence[Mapping[int, ProcessGroup]], names: list[int]
-) -> _Collectives:
-    """List the tasks that need their peers: collectives, all-to-alls, and known pairs."""
+) -> tuple[_Collectives, _Collectives]:
+    """List the tasks that need their peers: those of a group, and pairs that nobody named."""
     collective = (graph.tasks["kind"] == "collective").to_numpy()
     p2p = (graph.tasks["kind"] == "p2p").to_numpy()
     rows = np.flatnonzero(collective | p2p)
@@ -121,7 +152,10 @@ def _list_collectives(
     paired = np.array([bool(_PAIR.search(each.name or "")) for each in number], bool)
     keep = collective[rows] | (p2p & _is_all_to_all(graph))[rows]
     keep |= paired[group] if number else keep
-    return _Collectives(rows[keep], rank[keep], group[keep], list(number))
+    known, other = (
+        _Collectives(rows[part], rank[part], group[part], list(number)) for part in (keep, ~keep)
+    )
+    return known, other
 
 
 def _is_all_to_all(graph: Graph) -> NDArray[np.bool_]:
@@ -179,59 +213,64 @@ def _list_expected(group: ProcessGroup, names: list[int]) -> set[int]:
     return set(names) if everybody else set()
 
 
-def _match_group(
-    graph: Graph, group: ProcessGroup, per_rank: Mapping[int, Ints], names: list[int]
-) -> tuple[Ints, list[str]]:
-    """Return the tasks of each transfer, [member, transfer], in order of their start.
-
-    Where all members have as many on each stream, the order is the stream's: collectives of two
-    streams may overtake each other.
-    """
-    start, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "lane"))
-    on_streams = [
-        np.unique(lane[rows], return_counts=True)[1].tolist() for rows in per_rank.values()
-    ]
-    alike = all(counts == on_streams[0] for counts in on_streams)
-    ordered = [
-        rows[np.lexsort((start[rows], lane[rows] if alike else start[rows]))]
-        for rows in per_rank.values()
-    ]
-    counts = [len(rows) for rows in ordered]
-    fewest, most = min(counts), max(counts)
-    notes = []
-    if fewest < most:
-        short = [names[rank] for rank, n in zip(per_rank, counts, strict=True) if n == fewest]
-        notes.append(
-            f"{_list_ranks(short)} recorded {fewest} of {most} collectives{group}: "
-            f"the first {fewest} are matched"
-        )
-    return np.stack([rows[:fewest] for rows in ordered]), notes
+def _doubt_missing(
+    graph: Graph, group: ProcessGroup, matched: Ints, names: Sequence[int]
+) -> list[Doubt]:
+    """Say which members lack at which collectives: the others meet without them."""
+    missing = matched < 0
+    if not missing.any():
+        return []
+    short = [names[rank] for rank in np.flatnonzero(missing.any(axis=1)).tolist()]
+    at = int(np.flatnonzero(missing.any(axis=0))[0])
+    row = int(matched[:, at].max())
+    lost = int(missing.any(axis=0).sum())
+    text = (
+        f"{_list_ranks(short)} {_inflect('lack', short)} at {lost} of {matched.shape[1]}"
+        f" collectives{group}: the others meet without; record the same steps on every rank, with"
+        " nothing lost"
+    )
+    name = str(graph.tasks["name"].iloc[row])
+    return [Doubt("collectives-unmatched", text, f"step {graph.tasks['step'].iloc[row]}, {name}")]
 
 
 def _join_groups(graph: Graph, matched: Sequence[Ints]) -> Transfers:
-    """Return all transfers in one table; those of one group and stream share a link."""
+    """Return all transfers in one table; those of one group and stream share a link.
+
+    Members that lack (row −1) have no say. Of a collective that one member alone recorded, the
+    waiting cannot be seen: it takes as long as its like.
+    """
     start, length, lane = (graph.tasks[c].to_numpy() for c in ("start_ns", "duration_ns", "lane"))
     counts = [rows.shape[1] for rows in matched]
-    numbers = np.split(np.arange(sum(counts)), np.cumsum(counts)[:-1])
-    place = np.concatenate([np.full(n, at) for at, n in enumerate(counts)])
-    first = np.concatenate([rows[0] for rows in matched])
+    place = np.repeat(np.arange(len(matched)), counts)
+    first = np.concatenate([rows[(rows >= 0).argmax(axis=0), range(rows.shape[1])]
+                            for rows in matched])  # fmt: skip
+    row = np.concatenate([rows.ravel() for rows in matched])
+    offsets = np.cumsum([0, *counts])
+    transfer = np.concatenate(
+        [
+            np.broadcast_to(np.arange(rows.shape[1]) + offset, rows.shape).ravel()
+            for rows, offset in zip(matched, offsets.tolist(), strict=False)
+        ]
+    )
+    row, transfer = row[row >= 0], transfer[row >= 0]
+    begins = np.full(len(first), np.iinfo(np.int64).min)
+    np.maximum.at(begins, transfer, start[row])
+    ends = pd.Series(start[row] + length[row]).groupby(transfer).median().to_numpy()
+    duration = np.clip(ends - begins, 0, None).astype(np.int64)
+    alone = np.bincount(transfer, minlength=len(first)) == 1
+    for part in np.unique(place[alone]).tolist():
+        together = (place == part) & ~alone
+        if together.any():
+            usual = int(np.median(duration[together]))
+            here = (place == part) & alone
+            duration[here] = np.minimum(duration[here], usual)
     key = place * (int(lane.max(initial=0)) + 1) + lane[first]
-    ends = [start[rows] + length[rows] for rows in matched]
-    duration = [
-        np.median(end, axis=0) - start[rows].max(axis=0)
-        for rows, end in zip(matched, ends, strict=True)
-    ]
     return Transfers(
-        row=np.concatenate([rows.ravel() for rows in matched]),
-        transfer=np.concatenate(
-            [
-                np.broadcast_to(n, rows.shape).ravel()
-                for rows, n in zip(matched, numbers, strict=True)
-            ]
-        ),
+        row=row,
+        transfer=transfer,
         first=first,
-        begins_ns=np.concatenate([start[rows].max(axis=0) for rows in matched]),
-        duration_ns=np.clip(np.concatenate(duration), 0, None).astype(np.int64),
+        begins_ns=begins,
+        duration_ns=duration,
         link=np.unique(key, return_inverse=True)[1],
     )
 

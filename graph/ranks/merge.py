@@ -6,6 +6,7 @@ the transfer: the last rank to arrive shows how long the transfer takes.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,11 @@ import numpy as np
 
 from foretrace.errors import GraphError
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
-from foretrace.graph.ranks.match_collectives import Transfers, match_collectives
+from foretrace.graph.ranks.match_collectives import Transfers, leave_out, match_collectives
 from foretrace.graph.ranks.single_step import repeat_window
+from foretrace.graph.ranks.step_barrier import join_step_starts
+from foretrace.graph.ranks.stuck_transfers import find_stuck_transfers
+from foretrace.graph.state import Doubt
 from foretrace.util.schema import stack, table
 
 if TYPE_CHECKING:
@@ -29,8 +33,8 @@ if TYPE_CHECKING:
 def merge_ranks(graphs: Sequence[Graph]) -> Graph:
     """Join the graphs of several ranks.
 
-    The n-th collective of a group on every member is one transfer; members that disagree on how
-    many there are meet at the common ones, and a note says so, as where none was recorded.
+    The n-th collective of a group on every member is one transfer, where all have as many in every
+    step; else those of a step that are alike and end together are, and a doubt says who lacks.
 
     A single recorded step shows no period: then the repetition is the window in which all ranks
     were recorded, from the first start to the last end.
@@ -48,19 +52,64 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
             " record the same steps on every rank"
         )
     joined, first_row = _stack_ranks(graphs)
-    transfers, unmatched = match_collectives(
+    matched = match_collectives(
         joined, first_row, [graph.state.process_groups or {} for graph in graphs]
     )
-    notes = [*joined.notes, *unmatched]
+    transfers, notes = matched.transfers, [*joined.notes, *matched.notes]
     if transfers is None:
         notes.append("the ranks meet in no recorded collective: each is replayed on its own")
     else:
         spent = joined.tasks["duration_ns"].to_numpy()[transfers.row].sum()
         share = 1 - transfers.duration_ns[transfers.transfer].sum() / max(spent, 1)
         notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
-    joined = replace(joined, notes=tuple(notes)).with_state(process_groups=None)
-    together = joined if transfers is None else _insert_transfers(joined, transfers)
+    joined = replace(joined, notes=tuple(notes)).with_state(
+        process_groups=None, doubts=_join_doubts(graphs, matched.doubts)
+    )
+    joined = join_step_starts(joined)
+    together = joined if transfers is None else _let_meet(joined, transfers)
     return together if max(steps) > 1 else repeat_window(together, graphs)
+
+
+def _let_meet(graph: Graph, transfers: Transfers) -> Graph:
+    """Insert *transfers*, but for those in which ranks would wait for each other forever."""
+    together = _insert_transfers(graph, transfers)
+    given_up: list[int] = []
+    while (stuck := find_stuck_transfers(together, transfers)).any():
+        given_up += transfers.first[stuck].tolist()
+        transfers = leave_out(transfers, stuck)
+        if not len(transfers.first):
+            together = graph
+            break
+        together = _insert_transfers(graph, transfers)
+    return _doubt_meetings(together, given_up) if given_up else together
+
+
+def _doubt_meetings(graph: Graph, given_up: Sequence[int]) -> Graph:
+    row = min(given_up)
+    text = (
+        f"{len(given_up)} collectives of the ranks do not fit together: in them ranks would wait"
+        " for each other forever, so each takes as long as recorded; record the same steps on"
+        " every rank, and name every process group"
+    )
+    name, step = graph.tasks["name"].iloc[row], graph.tasks["step"].iloc[row]
+    doubt = Doubt("ranks-deadlock", text, f"step {step}, {name}")
+    return graph.with_state(doubts=(*graph.state.doubts, doubt))
+
+
+def _join_doubts(graphs: Sequence[Graph], more: Sequence[Doubt]) -> tuple[Doubt, ...]:
+    """Return the doubts of all ranks, each with the rank it is about unless all have it."""
+    of_rank = [(graph, doubt) for graph in graphs for doubt in graph.state.doubts]
+    counts = Counter(doubt for _, doubt in of_rank)
+    named = [
+        doubt if counts[doubt] == len(graphs) else _name_rank(doubt, graph)
+        for graph, doubt in of_rank
+    ]
+    return (*dict.fromkeys(named), *more)
+
+
+def _name_rank(doubt: Doubt, graph: Graph) -> Doubt:
+    rank = f"rank {graph.lanes['rank'].iloc[0]}"
+    return doubt._replace(place=f"{rank}, {doubt.place}" if doubt.place else rank)
 
 
 def _stack_ranks(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
@@ -96,7 +145,8 @@ def _stack_ranks(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         platform=platform,
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
     )
-    return joined, row
+    doubts = dict.fromkeys(doubt for graph in graphs for doubt in graph.state.doubts)
+    return joined.with_state(doubts=tuple(doubts)), row
 
 
 def _shift(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:

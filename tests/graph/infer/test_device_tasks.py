@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from foretrace.graph.model import DEVICE_KINDS
 from tests.support.recordings.events import call, copy, kernel, microseconds, parsed
 
@@ -71,3 +73,19 @@ def test_host_alone_has_no_lanes() -> None:
     _, _, devices = parsed([call(0, 5)])
 
     assert (len(devices), devices.lanes, devices.before().tolist()) == (0, 0, [])
+
+
+def test_lane_of_a_stream_of_a_device() -> None:
+    """Stream 7 exists on two devices; where the device is not told, the last one's counts."""
+    rows = [kernel(0, 5, 1), kernel(0, 5, 2, device=1), kernel(0, 5, 3, device=1, stream=8)]
+    _, _, devices = parsed(rows)
+    device, stream = np.array([0, 1, 0, -1, 1]), np.array([7, 7, 8, 8, -1])
+
+    assert devices.find_lanes(device, stream).tolist() == [0, 1, -1, 2, -1]
+
+
+def test_only_device_needs_no_number() -> None:
+    """Records may count devices in another way."""
+    _, _, devices = parsed([kernel(0, 5, 1)])
+
+    assert devices.find_lanes(np.array([3]), np.array([7])).tolist() == [0]

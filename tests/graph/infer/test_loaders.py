@@ -9,10 +9,12 @@ from foretrace.graph.infer.loaders import (
     Loads,
     Units,
     couple_units,
-    find_fetch_waits,
     find_marker_waits,
     find_units,
+    load_evenly,
+    load_from_calls,
 )
+from foretrace.graph.infer.next_calls import read_next_calls
 from tests.support.recordings.events import MULTI_FETCH, Row, call, microseconds, note, op, parsed
 
 
@@ -96,20 +98,33 @@ def test_fetch_that_waits_shows_when_the_batch_came() -> None:
     lengths = (5_000, 100, 5_000, 5_000)
     rows = [op(MULTI_FETCH, 10_000 * i, length) for i, length in enumerate(lengths)]
     events, host, _ = parsed(rows)
-    arrivals, work, own = seen(find_fetch_waits(events, host, 1))
+    calls = read_next_calls(events, host, 1)
+    assert calls is not None
+    arrivals, work, own = seen(load_from_calls(calls))
 
-    assert own == 1_570
-    assert arrivals == [3_430, 23_430, 33_430]
+    assert own == 100
+    assert arrivals == [4_900, 24_900, 34_900]
     assert work == [5_000, 20_000, 10_000]
 
 
+def test_batches_of_bursts_can_come_evenly() -> None:
+    """Each of three calls gets a batch that takes 7 ms."""
+    rows = [op(MULTI_FETCH, 10_000 * i, length) for i, length in enumerate((100, 5_000, 100))]
+    events, host, _ = parsed(rows)
+    calls = read_next_calls(events, host, 1)
+    assert calls is not None
+
+    assert seen(load_evenly(calls, 7_000_000))[1:] == ([7_000] * 3, 100)
+
+
 def test_fetch_that_never_waits_is_plain_work() -> None:
-    """Neither short fetches, nor those of another thread, nor none at all."""
+    """Short fetches are."""
     rows = [op(MULTI_FETCH, 10_000 * i, 300) for i in range(3)]
     events, host, _ = parsed(rows)
+    calls = read_next_calls(events, host, 1)
 
-    assert find_fetch_waits(events, host, 1) is None
-    assert find_fetch_waits(events, host, 2) is None
+    assert calls is not None
+    assert load_from_calls(calls) is None
 
 
 def test_pause_between_step_ranges_is_waiting_for_a_batch() -> None:

@@ -47,6 +47,18 @@ def test_whole_event_swallows_what_lies_inside() -> None:
     ]
 
 
+def test_call_that_begins_just_before_another_ends_follows_it() -> None:
+    """A synchronisation begins 1 before the launch ends, and 3 before its operator does."""
+    operator, launch, sync = (1, 0, 20, False), (1, 8, 18, True), (1, 17, 90, True)
+
+    assert segments(operator, launch, sync) == [(0, 0, 8), (1, 8, 18), (0, 18, 20), (2, 20, 90)]
+
+
+def test_call_that_ends_just_after_the_one_around_it_lies_inside() -> None:
+    """A driver's call inside a runtime's, both in whole µs."""
+    assert segments((1, 0, 10, True), (1, 2, 11, True)) == [(0, 0, 10)]
+
+
 def test_next_thread_starts_afresh() -> None:
     """Equal times on two threads."""
     assert segments((1, 0, 10, False), (2, 5, 6, False)) == [(0, 0, 10), (1, 5, 6)]

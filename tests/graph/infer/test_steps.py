@@ -7,7 +7,7 @@ import pytest
 from foretrace.errors import GraphError
 from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.steps import StepBounds, find_steps
-from tests.support.recordings.events import Row, microseconds, note, op, trace
+from tests.support.recordings.events import Row, call, microseconds, note, op, trace
 
 
 def found(*rows: Row, pattern: str | None = None) -> StepBounds | None:
@@ -121,3 +121,63 @@ def test_pattern_that_is_no_expression_is_refused() -> None:
     """The message says where it breaks."""
     with pytest.raises(GraphError, match=r"'\(' is no regular expression: missing \)"):
         found(note("once", 0, 10), pattern="(")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["aten::to, op_id = #", "aten::mm, seq = 5, op_id = #", "MmBackward0, op_id = #", "my::step #"],
+)
+def test_operators_are_no_steps(name: str) -> None:
+    """As `emit_nvtx` names them: they repeat and cover the recording, and begin no step."""
+    assert found(*repeated(name, 6, 95)) is None
+
+
+def test_steps_are_found_among_traced_operators() -> None:
+    """A range of the user keeps its name before what `emit_nvtx` appends."""
+    rows = [*repeated("aten::mm, op_id = #", 8, 40), *repeated("step #, op_id = 7", 3, 90)]
+    steps = found(*rows)
+
+    assert steps is not None
+    assert (steps.source, steps.name, steps.count) == ("step range", "step #", 2)
+
+
+def test_the_thread_with_the_work_has_the_steps() -> None:
+    """Another one has more of them, and shorter ones; it calls nothing."""
+    idle = [note(f"ProfilerStep#{i}", 70 * i, 65, thread=1) for i in range(9)]
+    busy = [note(f"ProfilerStep#{i}", 100 * i, 95, thread=2) for i in range(5)]
+    steps = found(*idle, *busy, *(call(100 * i + 5, 5, i, thread=2) for i in range(5)))
+
+    assert steps is not None
+    assert (steps.thread, steps.count) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_guess"),
+    [
+        ("ProfilerStep#", False),
+        ("step #", False),
+        ("Optimizer.step#SGD.step", False),
+        ("forward", True),
+        ("epoch 1 part#", True),
+    ],
+)
+def test_what_does_not_call_itself_a_step_is_a_guess(name: str, *, is_guess: bool) -> None:
+    """Only what says so is certain, and a pattern is."""
+    rows = repeated(name, 3, 90)
+    guessed, given = found(*rows), found(*rows, pattern=".")
+
+    assert guessed is not None
+    assert given is not None
+    assert (guessed.is_guess, given.is_guess) == (is_guess, False)
+
+
+def test_steps_have_their_numbers() -> None:
+    """Where they count one by one."""
+    numbered = found(*(note(f"step {i}", 100 * i, 90) for i in (7, 8, 9)))
+    unnumbered = found(*(note("step", 100 * i, 90) for i in (7, 8, 9)))
+
+    assert numbered is not None
+    assert unnumbered is not None
+    assert numbered.numbers is not None
+    assert numbered.numbers.tolist() == [7, 8, 9]
+    assert unnumbered.numbers is None

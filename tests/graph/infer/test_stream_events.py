@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretrace.graph.infer.stream_events import find_event_edges
+from foretrace.graph.infer.stream_events import estimate_event_lag, find_event_edges
 from tests.support.recordings.events import Row, call, kernel, parsed
 
 WAIT = "cudaStreamWaitEvent"
@@ -15,7 +15,7 @@ def edges(rows: list[Row], group: list[int] | None = None) -> list[tuple[int, in
     events, host, devices = parsed(rows)
     groups = np.zeros(len(host), np.int64) if group is None else np.array(group)
     found = find_event_edges(events, devices, host, groups)
-    return list(zip(*(column.tolist() for column in found), strict=True))
+    return list(zip(*(column.tolist() for column in found[:3]), strict=True))
 
 
 def record(start: float, correlation: int, stream: int, **source: int) -> Row:
@@ -128,3 +128,62 @@ def test_stream_whose_launches_were_lost_is_no_source() -> None:
     ]
 
     assert edges(rows) == [(0, 1, False)]
+
+
+def test_wait_is_for_nothing_launched_after_the_last_record() -> None:
+    """Without a record of the wait, its event was recorded at the latest by the last such call."""
+    rows = [
+        call(0, 1, 1),
+        call(1, 1, 5, name="cudaEventRecord"),
+        call(2, 1, 2),
+        call(4, 1, 3, name=WAIT),
+        call(6, 1, 4),
+        kernel(10, 20, 1),
+        kernel(30, 20, 2),
+        kernel(52, 10, 4, stream=8),
+    ]
+
+    assert edges(rows) == [(0, 2, False)]
+
+
+def test_source_of_a_recorded_wait_whose_event_was_recorded_before_the_window() -> None:
+    """Only the stream is known: of that one, the last task launched before; none of stream 9."""
+    rows = [
+        call(0, 1, 1),
+        call(2, 1, 6),
+        call(4, 1, 3, name=WAIT),
+        call(6, 1, 4),
+        kernel(10, 20, 1),
+        kernel(32, 10, 4, stream=8),
+        kernel(5, 15, 6, stream=9),
+        record(4, 3, 8, wait_stream=7, wait_event=99),
+    ]
+
+    assert edges(rows) == [(0, 1, False)]
+
+
+def test_lag_of_events_is_that_of_waits_that_bind() -> None:
+    """The task of stream 8 starts 3 µs after the awaited one; one long fired event counts not."""
+    rows = [
+        call(0, 1, 1),
+        call(4, 1, 3, name=WAIT),
+        call(6, 1, 4),
+        kernel(10, 20, 1),
+        kernel(33, 10, 4, stream=8),
+        call(100, 1, 5, name=WAIT),
+        call(102, 1, 6),
+        kernel(115, 10, 6, stream=8),
+    ]
+    events, host, devices = parsed(rows)
+    found = find_event_edges(events, devices, host, np.zeros(len(host), np.int64))
+
+    assert estimate_event_lag(found, devices, host, np.full(len(devices), 8_000)) == 3_000
+
+
+def test_wait_for_work_that_was_lost_is_unknown() -> None:
+    """Nothing on another stream had been launched before the wait, whatever it waited for."""
+    rows = [call(4, 1, 3, name=WAIT), call(6, 1, 4), kernel(500, 10, 4, stream=8)]
+    events, host, devices = parsed(rows)
+    found = find_event_edges(events, devices, host, np.zeros(len(host), np.int64))
+
+    assert found.unknown.tolist() == [0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from foretrace.graph.infer.stream_events import find_event_edges
 from foretrace.graph.infer.stream_gaps import (
     DEFAULT_LATENCY_NS,
     assign_stream_lags,
@@ -110,3 +112,41 @@ def test_device_alone_takes_the_default() -> None:
 def test_launch_counted_from_the_end_of_its_call(from_start: bool, lag: int) -> None:  # noqa: FBT001  # a pytest parameter
     """With the rule off the call's own 5 µs come on top."""
     assert lags([call(0, 5, 1), kernel(8, 9, 1)], from_start=from_start) == ([lag], 8_000)
+
+
+def test_launch_behind_a_gate_shows_no_latency() -> None:
+    """Stream 8 is idle, but waits for stream 7 until 500 µs; one launch of 8 µs met nothing."""
+    rows = [
+        call(0, 5, 1),
+        call(6, 1, 2, name="cudaStreamWaitEvent"),
+        call(8, 5, 3),
+        kernel(8, 490, 1),
+        kernel(500, 50, 3, stream=8),
+    ]
+    events, host, devices = parsed(rows)
+    waits = split_waiting(events, host, devices, Rules())
+    gates = find_event_edges(events, devices, host, np.zeros(len(host), np.int64))
+    gated, _ = estimate_launch_lags(events, devices, host, waits, gates, from_start=True)
+
+    assert gated.tolist() == [8_000, 8_000]
+
+
+def test_latency_of_most_launches_held_back_unseen() -> None:
+    """Seven of ten wait for something that was not recorded; the others show the latency."""
+    late = [call(1_000 * n, 5, n) for n in range(10)]
+    late += [kernel(1_000 * n + (8 if n < 3 else 400), 20, n) for n in range(10)]
+
+    assert lags(late)[1] == 8_000
+
+
+def test_latency_of_a_graph_is_its_first_kernels() -> None:
+    """A graph takes 20 µs to begin; its branch on stream 20, 300 µs later, tells nothing."""
+    rows = [
+        call(0, 15, 1, name="cudaGraphLaunch"),
+        kernel(20, 290, 1),
+        kernel(320, 30, 1, stream=20),
+        call(400, 5, 2),
+        kernel(407, 5, 2),
+    ]
+
+    assert lags(rows) == ([20_000, 7_000, 20_000], 7_000)

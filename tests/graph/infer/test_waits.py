@@ -91,6 +91,58 @@ def test_event_synchronisation_waits_for_the_task_that_released_it() -> None:
     assert waits.return_ns.tolist() == [0, 0, 5_000]
 
 
+def two_devices() -> list[Row]:
+    """Return a kernel of 300 µs on stream 7 of device 1, one of 80 µs on that of device 0."""
+    return [call(0, 5, 1), call(5, 5, 2), kernel(10, 300, 1, device=1), kernel(20, 80, 2)]
+
+
+def test_synchronisation_of_a_stream_that_two_devices_have() -> None:
+    """The record names the device: stream 7 of device 0 was done at 100 µs."""
+    record = {**kernel(10, 94, 3, name="Stream Sync"), "kind": "sync", "wait_stream": 7}
+    rows = [*two_devices(), sync(10, 104, name="cudaStreamSynchronize", correlation=3), record]
+    waits = waits_of(rows)
+
+    assert (waits.wait.tolist()[-1], waits.wait_lane.tolist()[-1]) == (STREAM, 0)
+    assert waits.return_ns.tolist()[-1] == 4_000
+
+
+@pytest.mark.parametrize(("returns", "lane"), [(104, 0), (315, 1), (900, 0)])
+def test_synchronisation_of_one_of_two_devices(returns: float, lane: int) -> None:
+    """It is that whose work was done when the call returned; else that last launched on."""
+    waits = waits_of([*two_devices(), sync(10, returns)])
+
+    assert (waits.wait.tolist()[-1], waits.wait_lane.tolist()[-1]) == (DEVICE, lane)
+
+
+def throttled(*, named: bool, marked: bool) -> list[Row]:
+    """Return two steps of two kernels; each step waits for the event of the step before.
+
+    The synchronisation's record names the event's, and that one was recorded, or not.
+    """
+    rows = []
+    for step in range(2):
+        at, first = 200 * step, 10 * step
+        rows += [call(at, 5, first + 1), call(at + 10, 5, first + 2)]
+        rows += [kernel(100 * (2 * step + n) + 150, 99, first + n + 1) for n in range(2)]
+        rows += [sync(at + 20, at + 155, name="cudaEventSynchronize", correlation=first + 3)]
+        record = {**kernel(at + 20, 130, first + 3, name="Event Sync"), "kind": "sync"}
+        rows += [{**record, "wait_stream": 7, "wait_event": first + 4 - 10}] if named else []
+        rows += [call(at + 160, 2, first + 4, name="cudaEventRecord")] if marked else []
+    return [*rows, kernel(50, 99, 0)]
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("marked", [True, False])
+def test_event_synchronisation_waits_for_the_step_before(*, named: bool, marked: bool) -> None:
+    """The second one returns with the last kernel of step 0, while those of step 1 are queued."""
+    events, host, devices = parsed(throttled(named=named, marked=marked))
+    waits = split_waiting(events, host, devices, Rules())
+    last = waits.event_task[waits.wait == EVENT][-1]
+
+    assert events.correlation[devices.event[last]] == 2
+    assert waits.work_ns[waits.wait == EVENT].tolist()[-1] == 5_000
+
+
 def test_calls_of_one_api_share_their_median_return_lag() -> None:
     """3, 9 and 12 µs were seen; the fourth call did not wait."""
     rows = []
@@ -140,19 +192,28 @@ def test_upload_blocks_when_large_and_pageable(
     assert waits.return_ns.tolist() == [-60_000 if wait == OWN else 0]
 
 
-def test_strange_member_of_a_blocking_class_costs_the_usual() -> None:
-    """Two uploads return with their copy; the third takes 900 µs for another reason."""
+@pytest.mark.parametrize(
+    ("length", "work_ns", "return_ns", "untraced_ns"),
+    [(900, 5_000, 400_000, 460_000), (120, 120_000, -60_000, 0)],
+    ids=["later", "earlier"],
+)
+def test_strange_member_of_a_blocking_class(
+    length: float, work_ns: int, return_ns: int, untraced_ns: int
+) -> None:
+    """Two uploads return 60 µs before their copy ends, the third earlier, or 400 µs after it."""
     rows = []
-    for number, length in enumerate((440, 440, 900)):
+    for number, lasts in enumerate((440, 440, length)):
         at = 2_000 * number
         rows += [
-            call(at, length, number, name="cudaMemcpyAsync"),
+            call(at, lasts, number, name="cudaMemcpyAsync"),
             copy(at + 100, 400, number, PAGEABLE_UP, bytes=6e6),
         ]
     waits = waits_of(rows)
 
     assert waits.wait.tolist() == [OWN, OWN, OWN]
-    assert waits.work_ns.tolist() == [5_000, 5_000, 440_000]
+    assert waits.work_ns.tolist() == [5_000, 5_000, work_ns]
+    assert waits.return_ns.tolist() == [-60_000, -60_000, return_ns]
+    assert waits.untraced_ns.tolist() == [0, 0, untraced_ns]
 
 
 def queue(depth: int) -> list[Row]:

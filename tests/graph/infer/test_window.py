@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from foretrace.graph.infer.events import select_events
+from foretrace.graph.infer.loader_pace import pace_window
 from foretrace.graph.infer.steps import find_steps
 from foretrace.graph.infer.window import StepWindow, choose_window
 from tests.support.recordings.events import (
     Row,
     call,
     kernel,
+    later,
     microseconds,
     note,
     op,
@@ -74,7 +77,7 @@ def test_recording_without_steps_is_one() -> None:
     chosen = window([call(10, 5, 1), kernel(20, 80, 1), op("aten::mm", 30, 10)])
 
     assert (chosen.steps, chosen.measured_ns) == (1, 80_000)
-    assert chosen.notes == ("no steps were found: the whole recording counts as one",)
+    assert [doubt.code for doubt in chosen.doubts] == ["no-steps"]
 
 
 def test_device_alone_is_one_step() -> None:
@@ -97,3 +100,122 @@ def test_single_step_has_its_own_length() -> None:
         [],
     )
     assert chosen.notes == ("only one step was recorded: its period is its own length",)
+
+
+def test_pause_in_the_last_step_is_no_pace_of_the_device() -> None:
+    """The host pauses for 400 µs, then launches: its device was idle, and is no slower for it."""
+    rows: list[Row] = []
+    for number in range(7):
+        late = 400 if number == 6 else 0
+        rows.append(note(f"ProfilerStep#{number}", 100 * number, 90 + late))
+        rows.append(call(100 * number + late, 5, number))
+        rows.append(kernel(100 * number + late + 10, 60, number))
+    chosen = window(rows)
+
+    assert (chosen.measured_ns, chosen.device_ns, chosen.notes) == (100_000, 100_000, ())
+
+
+def test_one_long_step_is_named() -> None:
+    """Of four steps one takes 600 µs for 100: it alone makes the mean."""
+    starts = [0, 100, 200, 300, 900, 1000]
+    rows: list[Row] = [note(f"ProfilerStep#{i + 7}", at, 90) for i, at in enumerate(starts)]
+    chosen = window([*rows, *(op("aten::mm", at, 50) for at in starts)])
+
+    assert [(each.code, each.place) for each in chosen.doubts] == [("outlier-step", "step 10")]
+
+
+def test_guessed_steps_are_doubted() -> None:
+    """The doubt names the range and what to pass instead."""
+    (doubt,) = window([note("forward", 100 * i, 90) for i in range(6)]).doubts
+
+    assert doubt.code == "steps-guessed"
+    assert "'forward'" in doubt.text
+    assert "--step" in doubt.text
+
+
+def test_device_is_compared_with_the_host_of_the_same_steps() -> None:
+    """Steps of 200 and 100 µs; after the last marker nothing runs: the device shows one only."""
+    rows: list[Row] = []
+    for number, at in enumerate((0, 200, 300)):
+        rows.append(note(f"ProfilerStep#{number}", at, 90))
+        if number < 2:
+            rows += [call(at, 5, number), kernel(at + 10, 60, number)]
+    chosen = window(rows)
+
+    assert (chosen.measured_ns, chosen.device_ns, chosen.notes) == (150_000, 200_000, ())
+
+
+def cut_recording(pause: float = 0.0) -> list[Row]:
+    """Return nine steps of 20 launches; two kernels of step 7 are lost, step 8 begins late."""
+    rows = steps(9, 1_000, [row for n in range(20) for row in work(n)])
+    lost = (140, 150)
+    kept = [r for r in rows if r["kind"] != "kernel" or r["correlation"] not in lost]
+    return [later(row, pause if row["start_ns"] >= 8_000_000 else 0) for row in kept]
+
+
+def work(number: int) -> list[Row]:
+    """Return a launch and its kernel."""
+    return [call(10 * number, 5, number), kernel(10 * number + 5, 9, number)]
+
+
+def test_step_without_all_its_device_work_is_left_out() -> None:
+    """Two of 20 kernels of step 7 are missing: a tenth, where other steps lack none."""
+    chosen = window(cut_recording())
+
+    assert chosen.kept == (2, 7)
+    assert chosen.notes == ("1 of 8 steps have lost device events and are left out",)
+    assert chosen.doubts == ()
+
+
+def test_steps_left_out_that_are_unlike_the_rest_are_doubted() -> None:
+    """The one without its work took 3 ms, where the five that are kept take 1."""
+    chosen = window(cut_recording(pause=2_000))
+
+    assert chosen.kept == (2, 7)
+    assert [doubt.code for doubt in chosen.doubts] == ["steps-left-out"]
+
+
+def alternating(count: int, *, lost: int = -1) -> list[Row]:
+    """Return *count* markers of steps of 300, 100, 100, 300, … µs, and no kernel in step *lost*."""
+    rows: list[Row] = []
+    at = 0
+    for number in range(count):
+        rows += [note(f"ProfilerStep#{number}", at, 90), call(at, 5, number)]
+        rows += [kernel(at + 10, 40, number)] if number != lost else []
+        at += 300 if number % 3 == 0 else 100
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("markers", "lost", "cycle", "kept", "mean_us"),
+    [
+        (8, -1, 1, (2, 7), 180),  # two long steps of five
+        (8, -1, 3, (4, 7), 500 / 3),  # three whole steps of five
+        (4, -1, 3, (0, 3), 500 / 3),  # the warm-up is needed
+        (6, 1, 3, (2, 5), 500 / 3),
+        (5, 1, 3, (2, 4), 200),  # not what was lost: no cycle is whole
+    ],
+)
+def test_whole_cycles_of_a_loader_are_kept(
+    markers: int, lost: int, cycle: int, kept: tuple[int, int], mean_us: float
+) -> None:
+    """Every third step waits for the loader; only whole threes show the pace."""
+    rows = alternating(markers, lost=lost)
+    found = find_steps(select_events(trace(rows).events))
+    _, host, devices = parsed(rows, found.rows if found else ())
+    chosen = choose_window(found, host, devices, cycle=cycle)
+
+    assert chosen.kept == kept
+    assert chosen.host_ns / 1_000 == pytest.approx(mean_us)
+
+
+@pytest.mark.parametrize(("pace_us", "measured"), [(120, 120), (30, 40)])
+def test_pace_that_is_known_from_elsewhere_is_the_measured_one(pace_us: int, measured: int) -> None:
+    """Unless the device works longer than that: 40 µs in each step."""
+    rows = alternating(8)
+    found = find_steps(select_events(trace(rows).events))
+    _, host, devices = parsed(rows, found.rows if found else ())
+    paced = pace_window(choose_window(found, host, devices), host, devices, pace_us * 1_000)
+
+    assert (paced.measured_ns, paced.host_ns) == (measured * 1_000, pace_us * 1_000)
+    assert any("the host runs ahead" in text for text in paced.notes) == (pace_us < measured)

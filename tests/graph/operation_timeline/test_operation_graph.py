@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from benchmarks.accuracy.operation_timelines import step_lengths
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.model import Rules
+from foretrace.graph.operation_timeline.replica_shards import find_shards
 from foretrace.replaying.replay import replay
 from tests.support.recordings.operation_timeline import job, named_threads, operation, read
 
@@ -165,3 +167,38 @@ def test_what_does_not_fit_together_gets_one_sentence(events: list[Event], text:
     """The stage and the operation are named."""
     with pytest.raises(GraphError, match=text):
         build(read(events))
+
+
+def test_replicas_of_a_shard_gather_among_themselves() -> None:
+    """Replicas 2 and 3 reduce 700 µs after 0 and 1, every step: one long forward holds two back."""
+    lengths = {**COMPUTE, "grads-reduce-scatter": 10, "optimizer": 5}
+    events = job(lengths, replicas=4, steps=3, changed={("forward-compute", 2, 0): 500})
+    for event in events:
+        if event["name"] == "grads-reduce-scatter" and event["pid"] >= 2:
+            event["ts"] += 700
+        if event["name"] == "optimizer":
+            event["ts"] += 800
+    timeline = replayed(events)
+
+    assert starts(timeline, "optimizer", rank=0)[0] == 40
+    assert starts(timeline, "optimizer", rank=3)[0] == 530
+
+
+@pytest.mark.parametrize(
+    ("begins", "shards"),
+    [
+        ([0, 1, 50, 51], [[0, 1], [2, 3]]),
+        ([0, 50, 51, 1], [[0, 3], [1, 2]]),
+        ([0, 1, 0, 50], [[0, 1, 2, 3]]),
+        ([0, 30, 60, 90], [[0, 1, 2, 3]]),
+        ([0, 1, 1, 0], [[0, 1, 2, 3]]),
+    ],
+)
+def test_shards_are_told_by_when_their_members_begin(
+    begins: list[int], shards: list[list[int]]
+) -> None:
+    """Groups of one size, of two at least; else all replicas are one."""
+    rows = np.arange(4).reshape(1, 4, 1, 1)
+    found = find_shards(rows, np.array(begins), np.full(4, 100))
+
+    assert [shard.tolist() for shard in found] == shards

@@ -10,7 +10,7 @@ from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.ranks.match_collectives import _list_ranks
 from foretrace.replaying.replay import replay
-from tests.support.recordings.events import Row, call, kernel, microseconds, steps, trace
+from tests.support.recordings.events import Row, call, kernel, steps, trace
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -128,12 +128,67 @@ def test_one_name_for_several_groups_is_refused() -> None:
 
 
 def test_collectives_that_lack_on_one_member_are_told() -> None:
-    """Rank 0 reduced twice in group dp, rank 1 once."""
+    """Rank 0 reduced twice in group dp, rank 1 once: the other takes as long as its like."""
     dp = in_group("dp")
-    graph = merged(rank((100, 200, dp), (300, 400, dp)), rank((100, 200, dp)))
+    graph = merged(rank((100, 200, dp), (300, 460, dp)), rank((100, 200, dp)))
+    (doubt,) = (doubt for doubt in graph.state.doubts if doubt.code == "collectives-unmatched")
 
-    assert "rank 1 recorded 2 of 4 collectives of group dp: the first 2 are matched" in graph.notes
-    assert microseconds(graph.tasks["work_ns"][graph.tasks["name"] == "transfer"]) == [100, 0]
+    assert doubt.text.startswith("rank 1 lacks at 2 of 4 collectives of group dp")
+    assert doubt.place == f"step 0, {REDUCE}"
+    assert [(length, who) for _, length, who in transfers(graph)] == [(100, [0, 1]), (100, [0])]
+
+
+def test_what_was_lost_in_the_middle_shifts_nothing() -> None:
+    """Rank 1 lost the second of three: the third still meets the third."""
+    dp = in_group("dp")
+    three = ((100, 200, dp), (300, 400, dp), (500, 600, dp))
+    graph = merged(rank(*three), rank((150, 200, dp), (540, 600, dp)))
+
+    assert [(length, who) for _, length, who in transfers(graph)] == [
+        (50, [0, 1]),
+        (55, [0]),
+        (60, [0, 1]),
+    ]
+
+
+def test_collectives_of_another_kind_are_not_one() -> None:
+    """Each rank lost a different one; as many are left, and only the second of each is common."""
+    dp = in_group("dp")
+    gather, scatter = ({**dp, "name": f"ncclDevKernel_{n}"} for n in ("AllGather", "ReduceScatter"))
+    graph = merged(
+        rank((100, 200, gather), (300, 400, dp)), rank((310, 400, dp), (500, 600, scatter))
+    )
+
+    assert [who for _, _, who in transfers(graph)] == [[0], [0, 1], [1]]
+
+
+def test_sends_and_receives_that_end_together_are_one() -> None:
+    """Nobody names a peer: the second rank's receive ends with the send of the first."""
+    plain = {"name": SEND}
+    graph = merged(
+        rank((300, 400, plain)), rank((10, 401, plain), (600, 640, plain)), rank((20, 639, plain))
+    )
+
+    assert [(length, who) for _, length, who in transfers(graph)] == [
+        (100.5, [0, 1]),
+        (39.5, [1, 2]),
+    ]
+    assert "4 sends and receives name no peer: those that end together are one" in graph.notes
+
+
+def test_ranks_that_would_wait_forever_meet_elsewhere() -> None:
+    """Rank 0 reduces in group a, then b, and rank 1 the other way round; both meet in c."""
+    first, second, third = (in_group(name) for name in "abc")
+    graph = merged(
+        rank((100, 200, first), (300, 400, second), (500, 600, third)),
+        rank((100, 200, second), (300, 400, first), (540, 600, third)),
+    )
+    (doubt,) = (doubt for doubt in graph.state.doubts if doubt.code == "ranks-deadlock")
+
+    assert transfers(graph) == [(0, 60, [0, 1])]
+    assert replay(graph).step_ns == 1_000_000
+    assert doubt.place == f"step 0, {REDUCE}"
+    assert doubt.text.startswith("4 collectives of the ranks do not fit together")
 
 
 def test_many_ranks_are_counted() -> None:

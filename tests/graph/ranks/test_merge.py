@@ -12,20 +12,24 @@ from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.graph.ranks.single_step import AGAIN, LATE
+from foretrace.graph.state import Doubt
 from foretrace.replaying.replay import replay
 from tests.support.recordings.events import (
     Row,
     call,
     kernel,
+    later,
     microseconds,
     note,
     op,
+    scaled,
     steps,
     sync,
     trace,
 )
 
 if TYPE_CHECKING:
+    from foretrace.graph.model import Graph
     from foretrace.tracer.trace import Trace
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -107,8 +111,8 @@ def test_unequal_numbers_of_collectives_meet_as_far_as_they_go() -> None:
     rows = [steps(3, 600, step(compute)) for compute in (100, 400)]
     graph = build(ranks_of(rows[0], [r for r in rows[1] if r.get("correlation", 0) < 5]))
 
-    assert "rank 1 recorded 1 of 2 collectives: the first 1 are matched" in graph.notes
-    assert (graph.tasks["name"] == "transfer").sum() == 1
+    assert [doubt.code for doubt in graph.state.doubts] == ["collectives-unmatched"]
+    assert microseconds(graph.tasks["work_ns"][graph.tasks["name"] == "transfer"]) == [90, 90]
 
 
 def test_ranks_without_collectives_stand_side_by_side() -> None:
@@ -124,7 +128,8 @@ def test_ranks_without_collectives_stand_side_by_side() -> None:
 def test_single_step_keeps_how_far_apart_ranks_began() -> None:
     """Rank 1 begins 2.5 ms late: the step lasts from the first start to the last end."""
     rows = [
-        [note("ProfilerStep#1", at, 600), op("a", at, 500), call(at + 500, 5)] for at in (0, 2_500)
+        [note("ProfilerStep#1", at, 600), op("a", at, 500), op("b", at + 500, 5)]
+        for at in (0, 2_500)
     ]
     graph = build(ranks_of(*rows))
     late = graph.edges[graph.edges["rule"] == LATE]
@@ -181,3 +186,52 @@ def test_streams_that_overtake_each_other_meet_their_own() -> None:
 
     assert microseconds(transfers["work_ns"]) == [80, 80, 190, 190]
     assert graph.lanes["kind"].tolist().count("link") == 2
+
+
+def begin_together(idle: float) -> Graph:
+    """Build two ranks with 1 ms steps: one works for 700 µs, the other is done *idle* µs before."""
+    rows = [
+        steps(6, 1_000, [call(0, 5, 1), kernel(10, busy, 1), sync(20, busy + 20)])
+        for busy in (700, 700 - idle)
+    ]
+    return build(ranks_of(*rows))
+
+
+def test_ranks_that_begin_every_step_together_wait_for_the_last() -> None:
+    """Kernels of 700 and 300 µs, and both begin again after 1 ms: twice as fast, after 0.65."""
+    graph = begin_together(400)
+
+    assert replay(graph).step_ns == 1_000_000
+    assert replay(scaled(graph, 0.5)).step_ns == 650_000
+    assert any("begin every step together" in note for note in graph.notes)
+
+
+def test_ranks_as_late_as_each_other_wait_for_nobody() -> None:
+    """There is no edge between ranks that are done within a few µs."""
+    assert "step barrier" not in set(begin_together(10).edges["rule"])
+
+
+def test_steps_of_ranks_are_paired_by_their_numbers() -> None:
+    """Ranks recorded steps 0 to 6 and 2 to 8 of 0.6 ms; step 4 takes 2 ms longer, on both."""
+    rows = []
+    for first in (0, 2):
+        one = []
+        for number in range(first, first + 7):
+            at = 600 * number + 2_000 * (number > 4)
+            one.append(note(f"ProfilerStep#{number}", at, 600))
+            one += [later(row, at, 3 * number) for row in step(100 if first else 400)]
+        rows.append(one)
+    graph = build(ranks_of(*rows))
+
+    assert graph.steps == 3
+    assert graph.step_samples_ns == (600_000, 2_600_000, 600_000)
+    assert replay(graph).step_ns == pytest.approx(graph.measured_step_ns)
+
+
+def test_doubts_of_one_rank_name_it() -> None:
+    """What all ranks have is said once, what one has with its number."""
+    both, one = Doubt("a", "of both", "step 1"), Doubt("b", "of one", "step 2")
+    graphs = [build(trace(steps(3, 600, step(compute)))) for compute in (100, 400)]
+    told = [graphs[0].with_state(doubts=(both, one)), graphs[1].with_state(doubts=(both,))]
+
+    assert merge_ranks(told).state.doubts == (both, Doubt("b", "of one", "rank 0, step 2"))

@@ -1,0 +1,97 @@
+"""A loader with worker processes, seen only by the calls of ``next()``: what it delivers, and when.
+
+In: annotations and host tasks of one rank, and its steps. Out: load tasks, the steps after which
+its waits repeat, and what remains doubtful.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from foretrace.graph.infer.loaders import load_evenly, load_from_calls
+from foretrace.graph.infer.next_calls import find_burst, find_cycle, read_next_calls, usual_pace
+from foretrace.graph.state import Doubt, SeenLoader
+
+if TYPE_CHECKING:
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.loaders import Loads
+    from foretrace.graph.infer.next_calls import Burst, NextCalls
+    from foretrace.graph.infer.steps import StepBounds
+
+MATTERS = 0.05
+"""Share of a step that what is not known of the loader must be worth before it is doubted."""
+
+
+class LoaderWorkers(NamedTuple):
+    """What is known of the loader of one rank.
+
+    Waits repeat after ``cycle`` steps, 1 where they are even or that is not seen. Where the
+    recording is shorter than that, a step takes ``pace_ns`` on average, else that is 0.
+    """
+
+    loads: Loads | None
+    cycle: int
+    pace_ns: int
+    seen: SeenLoader
+    doubts: tuple[Doubt, ...] = ()
+
+
+def infer_loader_workers(
+    events: Events, host: HostTasks, steps: StepBounds | None, workers: int | None
+) -> LoaderWorkers | None:
+    """Infer how a loader with worker processes sets the pace; ``None`` where there is none.
+
+    *workers* is their number where the recorder counted them.
+    """
+    if steps is None or steps.single:
+        return None
+    calls = read_next_calls(events, host, steps.thread)
+    if calls is None:
+        return None
+    shortest = int(calls.took_ns.min())
+    seen = SeenLoader(calls.own_ns, calls.is_seen, shortest, bool(calls.waited.any()))
+    cycle = find_cycle(calls, steps, workers)
+    burst = find_burst(calls, steps) if cycle == 0 or cycle > steps.count else None
+    if burst is not None:
+        return _spread_burst(calls, burst, seen, workers)
+    doubts = () if cycle else _doubt_uneven(calls)
+    return LoaderWorkers(load_from_calls(calls), max(cycle, 1), 0, seen, doubts)
+
+
+def _spread_burst(
+    calls: NextCalls, burst: Burst, seen: SeenLoader, workers: int | None
+) -> LoaderWorkers:
+    """Spread the only wait over the steps until the next; as many as usual if nobody counted."""
+    every = workers or 1 << (burst.least - 1).bit_length()
+    pace = round(burst.pace_ns(every))
+    seen = seen._replace(burst_ns=burst.wait_ns, others_ns=burst.others_ns)
+    loads = load_evenly(calls, pace)
+    off = 1 - burst.pace_ns(2 * every) / pace
+    if workers or off <= MATTERS:
+        return LoaderWorkers(loads, 1, pace, seen)
+    text = (
+        f"one call of next() waited {burst.wait_ns / 1e6:.3f} ms for the loader, the others for"
+        f" nothing: its workers deliver together, and their number is not recorded; with {every} a"
+        f" step takes {pace / 1e6:.3f} ms, with {2 * every} {off:.0%} less; record"
+        f" {2 * every} steps or more"
+    )
+    doubt = Doubt("loader-bursts", text, f"next() of recorded step {burst.number}")
+    return LoaderWorkers(loads, 1, pace, seen, (doubt,))
+
+
+def _doubt_uneven(calls: NextCalls) -> tuple[Doubt, ...]:
+    """Say that the mean step depends on how many of some long waits the recording caught."""
+    pace = usual_pace(calls.end_ns)
+    off = float(calls.took_ns.std()) / len(calls.took_ns) ** 0.5 / pace
+    if off <= MATTERS:
+        return ()
+    longest = int(np.argmax(calls.took_ns))
+    text = (
+        f"calls of next() waited for the loader between {calls.took_ns.min() / 1e6:.3f} and"
+        f" {calls.took_ns.max() / 1e6:.3f} ms, and do not repeat: the mean step may be off by"
+        f" {off:.0%}; record more steps"
+    )
+    return (Doubt("loader-bursts", text, f"next() of recorded step {longest}"),)

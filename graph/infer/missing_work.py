@@ -1,0 +1,139 @@
+"""Work of a device that a recording lacks: launches that nothing answers, devices not understood.
+
+In: events, host and device tasks of one rank. Out: launches without work, refusals, doubts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.errors import GraphError
+from foretrace.graph.infer.api_calls import LONG_NS
+from foretrace.graph.infer.events import match_names
+from foretrace.graph.infer.host_tasks import SYNC_CALLS, WAIT_EVENT_CALLS
+from foretrace.graph.infer.launches import is_launch_task
+from foretrace.graph.state import Doubt
+from foretrace.tracer.data_issues import BY_NAME
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from foretrace.graph.infer.device_tasks import DeviceTasks
+    from foretrace.graph.infer.events import Events
+    from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.window import StepWindow
+    from foretrace.tracer.trace import TraceMeta
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+LOST_SHARE = 0.02
+"""Of the launches in the window; with fewer unanswered, a prediction is off by no more."""
+UNKNOWN_SHARE = 0.05
+"""Of the window that a runtime may spend in calls of unknown meaning."""
+NAMED = 3
+_RUNTIME = re.compile(r"^(cuda|cu[A-Z]|hip|musa|mu[A-Z]|ur[A-Z]|ze[A-Z]|acl)|Loading|^nccl")
+"""Calls whose names say whether they wait."""
+ADVICE = {
+    "kineto": (
+        "record with torch.profiler's activities CPU and CUDA, "
+        "and synchronise before the profiler stops"
+    ),
+    "nsight": "profile with nsys profile -t cuda,nvtx, and synchronise before it stops",
+}
+DOUBTED_ISSUES = {
+    "foreign_device_work": "foreign-device",
+    "times_in_nanoseconds": "time-unit",
+    "whole_graphs": "whole-graphs",
+}
+"""What a reader may find in a file that makes answers doubtful, and the code of the doubt."""
+
+
+def refuse_missing_work(
+    events: Events, host: HostTasks, devices: DeviceTasks, meta: TraceMeta
+) -> None:
+    """Refuse a recording that launches work on a device and shows none.
+
+    Raises
+    ------
+    GraphError
+        There are launches, long waits, or calls of another runtime, and no device task.
+    """
+    if len(devices):
+        return
+    launches = is_launch_task(events, host)
+    waits = host.is_call & events.named(SYNC_CALLS, host.event)
+    waits &= host.end_ns - host.start_ns > LONG_NS
+    kinds = (launches, waits, _is_unknown_call(events, host))
+    calls: Ints = np.flatnonzero(next((kind for kind in kinds if kind.any()), launches))
+    if len(calls):
+        raise GraphError(
+            f"{meta.source}: {len(calls)} calls ({_list_names(events, host, calls)}) launch work "
+            "on a device or wait for it, and none is recorded: the device part is missing; "
+            + advise(meta)
+        )
+
+
+def doubt_missing_work(
+    events: Events, host: HostTasks, devices: DeviceTasks, window: StepWindow
+) -> list[Doubt]:
+    """Return the doubts about device work that the window's launches should have led to."""
+    within = (host.start_ns >= window.start_ns) & (host.start_ns < window.end_ns)
+    launches = np.flatnonzero(within & is_launch_task(events, host))
+    lost = np.intersect1d(launches, devices.unanswered)
+    doubts = []
+    if len(devices) and len(lost) > LOST_SHARE * len(launches):
+        step = np.searchsorted(window.starts_ns, host.start_ns[lost], side="right")
+        doubts.append(
+            Doubt(
+                "device-work-missing",
+                f"{len(lost)} of {len(launches)} launches in the window have no device work in the "
+                "recording, which ended before the device was done, or lost events: "
+                f"up to {len(lost) / len(launches):.0%} of a step's device time is missing; "
+                "record more steps, and synchronise with the device before the profiler stops",
+                f"steps {step.min()} to {step.max()} of {window.steps} in the window, "
+                + _list_names(events, host, lost),
+            )
+        )
+    unknown = np.flatnonzero(within & _is_unknown_call(events, host))
+    spent = int((host.end_ns - host.start_ns)[unknown].sum())
+    if spent > UNKNOWN_SHARE * (window.end_ns - window.start_ns):
+        doubts.append(
+            Doubt(
+                "unknown-runtime",
+                "the calls of this runtime are not understood: those that wait for the device "
+                f"count as work of the host, {spent / window.steps / 1e6:,.3f} ms of a step",
+                _list_names(events, host, unknown),
+            )
+        )
+    return doubts
+
+
+def doubt_file(meta: TraceMeta) -> list[Doubt]:
+    """Return the doubts about what the reader of a file had to guess or leave out."""
+    return [
+        Doubt(code, BY_NAME[name].sentence.format(n=meta.warnings[name]), meta.source)
+        for name, code in DOUBTED_ISSUES.items()
+        if name in meta.warnings
+    ]
+
+
+def advise(meta: TraceMeta) -> str:
+    """Return what to record, in the words of the tool that wrote the file."""
+    return ADVICE.get(meta.format, "record the work of the device, too")
+
+
+def _is_unknown_call(events: Events, host: HostTasks) -> Flags:
+    """Tell the calls whose names do not say whether they launch, wait, or neither."""
+    understood = [_RUNTIME, SYNC_CALLS, WAIT_EVENT_CALLS]
+    names = np.logical_or.reduce([match_names(events.names, pattern) for pattern in understood])
+    return host.is_call & ~names[events.name[host.event]] & ~is_launch_task(events, host)
+
+
+def _list_names(events: Events, host: HostTasks, calls: Ints) -> str:
+    names, count = np.unique(events.name[host.event[calls]], return_counts=True)
+    most = names[np.argsort(-count, kind="stable")][:NAMED]
+    return ", ".join(events.names[name] for name in most.tolist())
