@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _DOWNLOAD, _UPLOAD = re.compile("DtoH"), re.compile("HtoD")
 _BY_KIND, _TAKES, _HOLDS = -1, 1, 2
 """Values of the column ``lock``; 0 ignores it."""
+DRAINED_NS = 10_000
+"""A kernel that starts so little after one that filled the device may have waited for it."""
 
 
 class _Contention(NamedTuple):
@@ -43,6 +45,7 @@ class Columns:
 
     lane: Longs
     start_ns: Longs
+    duration_ns: Longs
     work_ns: Longs
     return_ns: Longs
     kind: Longs
@@ -64,6 +67,7 @@ def read_columns(graph: Graph) -> Columns:
     return Columns(
         lane=lane,
         start_ns=tasks["start_ns"].to_numpy(np.int64),
+        duration_ns=tasks["duration_ns"].to_numpy(np.int64),
         work_ns=tasks["work_ns"].to_numpy(np.int64),
         return_ns=tasks["return_ns"].to_numpy(np.int64),
         kind=read_codes(tasks["kind"], TASK_KINDS),
@@ -137,9 +141,37 @@ def _contend_for_copy_engines(graph: Graph, tasks: Columns) -> Iterator[_Content
 
 
 def _contend_for_full_devices(tasks: Columns) -> Iterator[_Contention]:
-    """Let kernels of other streams wait for one that fills the device to drain."""
+    """Let kernels of other streams wait for one that fills the device to drain.
+
+    Not those streams whose small kernels were seen to run beside: they find room.
+    """
     kernels = np.flatnonzero(tasks.kind == TASK_KINDS.index("kernel"))
-    yield from _split_by_place(kernels, tasks.fill >= 1, tasks.device)
+    fills = tasks.fill >= 1
+    if fills[kernels].any() and np.ptp(tasks.lane[kernels]) > 0:
+        kernels = kernels[fills[kernels] | ~_find_room(tasks, kernels, fills)]
+    yield from _split_by_place(kernels, fills, tasks.device)
+
+
+def _find_room(tasks: Columns, kernels: Longs, fills: Flags) -> Flags:
+    """Tell which *kernels* are of a stream whose small ones mostly start beside a filling one.
+
+    That is before half of it has passed; in its second half it may be about to drain.
+    """
+    full = kernels[fills[kernels]]
+    full = full[np.argsort(tasks.start_ns[full], kind="stable")]
+    beside, held = np.zeros((2, int(tasks.lane.max()) + 1), np.int64)
+    for device in np.unique(tasks.device[full]):
+        here = full[tasks.device[full] == device]
+        small = kernels[(tasks.device[kernels] == device) & ~fills[kernels]]
+        small = small[tasks.duration_ns[small] > 0]
+        last = here[np.searchsorted(tasks.start_ns[here], tasks.start_ns[small], "right") - 1]
+        passed = tasks.start_ns[small] - tasks.start_ns[last]
+        others = (passed >= 0) & (tasks.lane[last] != tasks.lane[small])
+        early = others & (2 * passed < tasks.duration_ns[last])
+        np.add.at(beside, tasks.lane[small[early]], 1)
+        ended = passed - tasks.duration_ns[last]
+        np.add.at(held, tasks.lane[small[others & ~early & (ended < DRAINED_NS)]], 1)
+    return (beside > held)[tasks.lane[kernels]]
 
 
 def _split_by_place(users: Longs, holds: Flags, place: Longs) -> Iterator[_Contention]:

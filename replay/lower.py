@@ -138,9 +138,8 @@ def _resolve_symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -
         np.flatnonzero(tasks.wait == WAITS.index(scope)) for scope in ("stream", "device")
     )
     lanes = np.unique(launches.lane)
-    rank = graph.lanes["rank"].to_numpy(np.int64)
     by_stream, stream = match_pairs(tasks.wait_lane[of_stream], lanes)
-    by_device, anyone = match_pairs(tasks.rank[of_device], rank[lanes])
+    by_device, anyone = _match_devices(graph, tasks, of_device, lanes)
     calls = np.concatenate((of_stream[by_stream], of_device[by_device]))
     lane = lanes[np.concatenate((stream, anyone))]
     is_device = np.arange(len(calls)) >= len(stream)
@@ -150,6 +149,18 @@ def _resolve_symbolic_waits(graph: Graph, launches: _Launches, tasks: Columns) -
     shift = slot < launches.first[lane]
     slot = np.where(shift, launches.first[lane + 1] - 1, slot)
     return _make_edges(launches.task[slot], calls, tasks.return_ns[calls], shift, _RETURN)
+
+
+def _match_devices(graph: Graph, tasks: Columns, syncs: Longs, lanes: Longs) -> tuple[Longs, Longs]:
+    """Return the pairs of a sync and a lane of the device that it waits for.
+
+    Where it names none, by one of the lanes, it waits for all of its process.
+    """
+    rank, device = (graph.lanes[name].to_numpy(np.int64) for name in ("rank", "device"))
+    sync, lane = match_pairs(tasks.rank[syncs], rank[lanes])
+    named = tasks.wait_lane[syncs[sync]]
+    awaited = (named < 0) | (device[named] == device[lanes[lane]])
+    return sync[awaited], lane[awaited]
 
 
 @njit(cache=True)
@@ -173,13 +184,17 @@ def _find_last_before(start: Longs, call: Longs, first: Longs, here: Longs, lane
 
 
 def _limit_queue(launches: _Launches, depth: int) -> _Edges:
-    """Let a launch wait for the start of the task *depth* launches before it on its stream.
+    """Let a launch wait for the start of what the call *depth* calls before it on its stream gave.
 
-    A call that launches more than that at once, such as a CUDA graph's, does not wait for itself.
+    A call that launches much at once, such as a CUDA graph's, takes one place of the queue.
     """
-    first, count = launches.first[launches.lane], np.diff(launches.first)[launches.lane]
-    before = np.arange(len(launches.task)) - first - depth
-    source, shift = first + before % count, -(before // count)
-    is_other = (launches.call[source] != launches.call) | (shift > 0)
-    source, call, shift = source[is_other], launches.call[is_other], shift[is_other]
-    return _make_edges(launches.task[source], call, 0, shift, _QUEUE)
+    is_first = np.ones(len(launches.call), bool)
+    is_first[1:] = np.diff(launches.call) != 0
+    is_first[1:] |= np.diff(launches.lane) != 0
+    entry = np.flatnonzero(is_first)
+    lane = launches.lane[entry]
+    first = np.searchsorted(lane, lane)
+    count = np.searchsorted(lane, lane, side="right") - first
+    before = np.arange(len(entry)) - first - depth
+    source, shift = entry[first + before % count], -(before // count)
+    return _make_edges(launches.task[source], launches.call[entry], 0, shift, _QUEUE)

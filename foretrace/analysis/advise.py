@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from foretrace.analysis.baseline import Measured, replay_baseline
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.explain import sum_path_by_cause
 from foretrace.analysis.prediction import Prediction, predict_from
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.measured_step import Measured
     from foretrace.analysis.scenario_sweep import Made
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
     from foretrace.transforms.scenario import Scenario
 
 WORTH_COMBINING = 1.01
@@ -52,7 +54,7 @@ class Advisory:
     """All advice for one job, best first; what does not apply stands with its reason.
 
     ``limits`` is what a step consists of now, ``combinations`` were replayed, not added up.
-    ``warnings`` hold for every prediction made from this recording.
+    ``doubts`` and ``warnings`` hold for every prediction made from this recording.
     """
 
     measured: Measured
@@ -61,6 +63,7 @@ class Advisory:
     combined: tuple[Advice, ...]
     inapplicable: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,12 @@ def advise_from(baseline: Baseline) -> Advisory:
         combined=_rank(each.advice for each in together),
         inapplicable=tuple((_text(trial), str(error)) for trial, error in refused),
         warnings=_warn(graph, every),
+        doubts=baseline.doubts,
     )
 
 
 def _warn(graph: Graph, every: Sequence[Advice]) -> tuple[str, ...]:
-    """Return what holds for every prediction, and what makes them all doubtful."""
+    """Return what is true of every prediction, and what the recording does not say."""
     warnings = every[0].prediction.warnings if every else ()
     common = [each for each in warnings if all(each in a.prediction.warnings for a in every)]
     if graph.steps == 1:

@@ -10,41 +10,23 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.doubts import doubt_recording
+from foretrace.analysis.measured_step import measured_step
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
-from foretrace.tracer.step_stats import trimmed_mean
 from foretrace.transforms.costs.activations import activations
 from foretrace.transforms.edit.provenance import samples_ratio
 from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import apply, as_scenario
 
 if TYPE_CHECKING:
+    from foretrace.analysis.measured_step import Measured
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.costs.activations import Activations
     from foretrace.transforms.measured.calibration import Calibration
     from foretrace.transforms.scenario import Scenario, ScenarioLike
-
-
-@dataclass(frozen=True)
-class Measured:
-    """The step time that a recording shows: the truth that predictions start from.
-
-    ``source`` is ``"unprofiled"`` where the recorder measured the job without the profiler,
-    else ``"profiled"``. ``samples_ns`` are the single steps.
-    """
-
-    step_ns: float
-    source: str
-    samples_ns: tuple[int, ...]
-
-
-def measured_step(graph: Graph) -> Measured:
-    """Return the best measurement of a step that *graph* carries."""
-    unprofiled = graph.meta.unprofiled_step_ns
-    if unprofiled:
-        return Measured(trimmed_mean(unprofiled), "unprofiled", unprofiled)
-    return Measured(graph.measured_step_ns, "profiled", graph.step_samples_ns)
 
 
 @dataclass(frozen=True)
@@ -62,6 +44,11 @@ class Baseline:
     def measured(self) -> Measured:
         """The step as measured."""
         return measured_step(self.graph)
+
+    @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What makes every answer from the recording doubtful."""
+        return doubt_recording(self.timeline, self.measured)
 
     @cached_property
     def critical_path(self) -> dict[str, float]:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foretrace.analysis.baseline import replay_baseline
-from foretrace.analysis.warnings import doubt_replay
+from foretrace.analysis.doubts import name_doubts
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Baseline, Measured
+    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.measured_step import Measured
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,6 +26,7 @@ class Identity:
     settled: bool
     critical_path: dict[str, float]
     warnings: tuple[str, ...]
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def error(self) -> float:
@@ -32,8 +35,9 @@ class Identity:
 
     def __repr__(self) -> str:
         """Return what a prompt shows: both steps and the error."""
+        doubted = f" (in doubt: {', '.join(name_doubts(self.doubts))})" if self.doubts else ""
         return (
-            f"<Identity: step {self.replayed_ns / 1e6:.3f} ms replayed,"
+            f"<Identity{doubted}: step {self.replayed_ns / 1e6:.3f} ms replayed,"
             f" {self.measured.step_ns / 1e6:.3f} ms measured, error {self.error:+.1%}>"
         )
 
@@ -53,5 +57,6 @@ def identity_from(baseline: Baseline) -> Identity:
         device_ns=timeline.device_step_ns,
         settled=timeline.settled,
         critical_path=baseline.critical_path,
-        warnings=doubt_replay(baseline),
+        warnings=baseline.graph.notes,
+        doubts=baseline.doubts,
     )

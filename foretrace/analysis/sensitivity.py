@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import Measured, replay_baseline
+from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.explain import CAUSES, task_causes
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.measured_step import Measured
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.edit.columns import Mask
 
@@ -55,6 +57,7 @@ class Sensitivity:
     measured: Measured
     percents: tuple[float, ...]
     curves: tuple[Curve, ...]
+    doubts: tuple[Doubt, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def sensitivity_from(baseline: Baseline, percents: Sequence[float] = PERCENTS) -
         _curve(baseline, part, percents) for part in _parts(graph) if _work(graph, part) >= least
     ]
     curves.sort(key=lambda curve: (min(curve.step_ns), curve.of, curve.part))
-    return Sensitivity(baseline.measured, tuple(percents), tuple(curves))
+    return Sensitivity(baseline.measured, tuple(percents), tuple(curves), baseline.doubts)
 
 
 def _curve(baseline: Baseline, part: _Part, percents: Sequence[float]) -> Curve:

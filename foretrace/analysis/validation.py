@@ -9,15 +9,17 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.baseline import measured_step, replay_baseline, replay_scenario
+from foretrace.analysis.baseline import replay_baseline, replay_scenario
+from foretrace.analysis.doubts import doubt_drift
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import Prediction, predict_from
-from foretrace.analysis.warnings import warn_of_drift
 from foretrace.errors import TransformError
 from foretrace.transforms.scenario import as_scenario
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
     from foretrace.transforms.measured.calibration import Calibration
     from foretrace.transforms.scenario import ScenarioLike
 
@@ -79,7 +81,7 @@ def validate(
 ) -> Validation:
     """Predict what was *asked* of *before* and compare with the step that *after* shows.
 
-    Where the steps of *after* drift, the warnings of the prediction say so.
+    Where the steps of *after* drift, or its graph is in doubt, the doubts of the prediction say so.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def validate(
         return compare(before, asked, measured_ns, "given", calibration)
     truth = measured_step(after)
     validation = compare(before, asked, truth.step_ns, truth.source, calibration)
-    return _add_warnings(validation, warn_of_drift(truth))
+    return _add_doubts(validation, (*after.state.doubts, *doubt_drift(truth)))
 
 
 def compare(
@@ -121,8 +123,13 @@ def compare(
     )
 
 
-def _add_warnings(validation: Validation, of_truth: tuple[str, ...]) -> Validation:
-    texts = tuple(f"in the second recording, {text}" for text in of_truth)
+def _add_doubts(validation: Validation, of_truth: tuple[Doubt, ...]) -> Validation:
+    """Add doubts about the second recording, which then validates nothing."""
+    if not of_truth:
+        return validation
     prediction = validation.prediction
-    prediction = replace(prediction, warnings=prediction.warnings + texts)
-    return replace(validation, prediction=prediction)
+    there = tuple(
+        doubt._replace(text=f"in the second recording, {doubt.text}") for doubt in of_truth
+    )
+    doubted = replace(prediction, doubts=(*prediction.doubts, *there), status="unvalidated")
+    return replace(validation, prediction=doubted)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from foretrace.batch.compare import Comparison, as_pair, doubt
 from foretrace.batch.run import Batch
+from foretrace.graph.state import Doubt
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, percent, places, short
 from foretrace.report.text_layout import (
@@ -56,6 +59,7 @@ def _row_keys(row: Row) -> dict[str, Any]:
         "recording": row.recording,
         "model": row.model,
         "scenario": row.scenario,
+        "doubts": _read_doubts(row),
         "measured_step_ms": ms(row.before_ns),
         "predicted_step_ms": ms(row.predicted_ns),
         "speedup": _speedup(row),
@@ -64,6 +68,26 @@ def _row_keys(row: Row) -> dict[str, Any]:
         "status": row.status,
         "error": row.error,
     }
+
+
+def _read_doubts(row: Row) -> list[dict[str, str]]:
+    """Return the doubts of a row, in their JSON form."""
+    doubts: list[dict[str, str]] = json.loads(row.doubts or "[]")
+    return doubts
+
+
+def _list_doubts(rows: Iterable[Row]) -> list[str]:
+    """Return every doubt once, with the recording, and the what-if where not all share it."""
+    said: dict[tuple[str, str], list[str]] = {}
+    asked: Counter[str] = Counter()
+    for row in rows:
+        asked[row.recording] += 1
+        for each in _read_doubts(row):
+            said.setdefault((row.recording, str(Doubt(**each))), []).append(row.scenario)
+    return [
+        f"{recording}{'' if len(of) == asked[recording] else ', ' + short(of[0], 50)}: {doubt}"
+        for (recording, doubt), of in said.items()
+    ]
 
 
 def _speedup(row: Row) -> float | None:
@@ -85,6 +109,7 @@ def _batch_blocks(report: Batch) -> Blocks:
     named = [f"{row.recording}, {row.scenario}: {short(str(row.error), 200)}" for row in failures]
     return [
         heading(counts),
+        *note_list("Doubts", _listed(_list_doubts(predicted)), CAUTION),
         table("llrrrrl", map(_row, predicted[:SHOWN]), _HEADS),
         *([aside(f"{len(predicted) - SHOWN} more in the table")] if len(predicted) > SHOWN else []),
         *note_list("Failed", _listed(named), BAD),
@@ -108,7 +133,7 @@ def _row(row: Row) -> list[str | Text]:
         after,
         " … ".join(duration(ns, decimals) for ns in (row.low_ns, row.high_ns)),
         "unknown" if speedup is None else gain_text(speedup),
-        str(row.status),
+        ", ".join([str(row.status), *dict.fromkeys(each["code"] for each in _read_doubts(row))]),
     ]
 
 

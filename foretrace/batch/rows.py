@@ -22,6 +22,8 @@ ITEMS = "items"
 """Folder, inside that of the results, with a file per item."""
 TABLE = "results.parquet"
 KEY = b"foretrace batch"
+LATER = ("doubts",)
+"""Columns that tables of earlier versions lack."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Row:
     ``before_ns`` was measured, ``replayed_ns`` is its replay without any change. ``low_ns`` and
     ``high_ns`` bound the prediction, ``samples`` is how many times as many samples a step has
     afterwards. ``after_ns`` was measured, too, and ``paper_ns`` is the prediction by the Daydream
-    paper's constants; ``noise`` is the share by which repeats of the measurement drift. ``None``
+    paper's constants; ``noise`` is the share by which repeats of the measurement drift. ``doubts``
+    is JSON: a list of what may be wrong in this very prediction, as ``--json`` has it. ``None``
     is unknown. ``error`` says why there is no prediction; unless it ``is_final``, the next run
     tries again.
     """
@@ -53,6 +56,7 @@ class Row:
     after_ns: float | None = None
     paper_ns: float | None = None
     noise: float | None = None
+    doubts: str | None = None
     error: str | None = None
     is_final: bool = True
 
@@ -125,7 +129,8 @@ def read_rows(path: str | Path) -> list[Row]:
     path = path / TABLE if path.is_dir() else path
     try:
         table = pq.read_table(path)
-        columns = table.select(_schema().names) if KEY in (table.schema.metadata or {}) else None
+        names = [n for n in _schema().names if n in table.schema.names or n not in LATER]
+        columns = table.select(names) if KEY in (table.schema.metadata or {}) else None
     except FileNotFoundError:
         raise TraceError(f"{path}: there is no such file; foretrace batch writes it") from None
     except (OSError, pa.ArrowException, KeyError) as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.baseline import measured_step, replay_baseline, replay_scenario
+from foretrace.analysis.baseline import replay_baseline, replay_scenario
 from foretrace.analysis.measured_pair import with_measured_step
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import predict_from
 from foretrace.batch.items import check_unchanged, read_members, version
@@ -137,6 +139,7 @@ def _predict(item: Item, job: Opened) -> Row:
         after_ns=after_ns,
         paper_ns=None if after_ns is None else predict_by_paper(job.plain, scenario),
         noise=job.noise,
+        doubts=json.dumps([doubt._asdict() for doubt in prediction.doubts]),
         error=None,
         is_final=True,
     )

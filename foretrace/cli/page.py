@@ -112,6 +112,7 @@ def export(
 ) -> None:
     """Write a timeline for Perfetto, before and after side by side, or the graph for others."""
     from foretrace.analysis.baseline import run_experiment
+    from foretrace.analysis.change_doubts import doubt_change
     from foretrace.export.formats import FORMATS, export_as, format_of
     from foretrace.transforms.scenario import parse_scenario
     from foretrace.util.atomic_write import check_writable
@@ -122,5 +123,8 @@ def export(
     check_writable(out)
     graph = graph_of(trace, step)
     with stage("replaying"):
-        written = export_as(wanted, run_experiment(graph, scenario), out)
+        experiment = run_experiment(graph, scenario)
+        written = export_as(wanted, experiment, out)
+    for doubt in doubt_change(experiment):
+        sys.stderr.write(f"foretrace: {doubt}\n")
     sys.stdout.write(f"wrote {', '.join(map(str, written))}: {FORMATS[wanted].hint}\n")

@@ -42,7 +42,8 @@ def record(
     step_ms = found.measured.step_ns / 1e6
     out = file_of_rank(out, process_rank())
     sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
-    for text in dict.fromkeys((*found.warnings, *sentences(disturbances(trace.meta.warnings)))):
+    said = (*map(str, found.doubts), *found.warnings, *sentences(disturbances(trace.meta.warnings)))
+    for text in dict.fromkeys(said):
         sys.stderr.write(f"foretrace: {text}\n")
 
 

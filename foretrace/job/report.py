@@ -6,11 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.text_layout import CAUTION, Blocks, heading, note_list, table
+from foretrace.report.text_layout import (
+    CAUTION,
+    Blocks,
+    doubt_keys,
+    doubt_list,
+    heading,
+    note_list,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from foretrace.graph.state import Doubt
     from foretrace.job.answer import Answer
 
 Cell = str | float | int | None
@@ -34,12 +43,14 @@ class JobReport:
     tables: Sequence[Table] = ()
     assumptions: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    doubts: Sequence[Doubt] = ()
 
 
 @json_keys.register(JobReport)
 def _keys(report: JobReport) -> dict[str, Any]:
     return {
         "title": report.title,
+        "doubts": doubt_keys(report.doubts),
         "answers": {name: _answer(answer) for name, answer in report.answers.items()},
         "tables": [
             {"title": t.title, "rows": [dict(zip(t.columns, row, strict=True)) for row in t.rows]}
@@ -64,6 +75,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
 def _blocks(report: JobReport) -> Blocks:
     return [
         heading(report.title),
+        *doubt_list(report.doubts),
         table("ll", [(name, in_words(answer)) for name, answer in report.answers.items()]),
         *(block for each in report.tables for block in _table(each)),
         *note_list("Assumes", report.assumptions),

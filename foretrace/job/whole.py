@@ -127,6 +127,7 @@ def forecast_whole_job(graph: Graph, change: Prediction, job: JobDescription) ->
         tables=(_list_rent(job),) if job.rent else (),
         assumptions=((BATCH,) if change.samples != 1 else ()) + change.assumptions,
         warnings=(*warnings, *change.warnings),
+        doubts=change.doubts,
     )
 
 

@@ -11,6 +11,16 @@ function head(data) {
   ];
 }
 
+// what may be wrong in these very numbers stands before them
+function doubtsSection(data) {
+  if (!data.doubts.length) return null;
+  return section("doubts", "Doubts", el("p", {}, "Something in these very numbers may be wrong:"), el("div", { class: "unvalidated" }, list(data.doubts.map(doubtText))));
+}
+
+function doubtText({ code, place, text }) {
+  return `${code}${place ? `, ${place}` : ""}: ${text}`;
+}
+
 function headline(data) {
   const [low, high] = data.interval_ms, asked = data.scenario.length > 0;
   const figure = (label, text, more) => el("div", {}, el("div", { class: "label" }, label), el("div", { class: "figure" }, text, more ? el("small", {}, ` ${more}`) : null));
@@ -65,9 +75,10 @@ function limitsSection(data) {
 }
 
 function adviceSection(advice) {
+  const own = (each) => each.doubts.map(doubtText).filter((text) => !advice.doubts.map(doubtText).includes(text));
   const row = (each) => {
     const [low, high] = each.interval_ms, limits = Object.entries(each.limits).filter(([, share]) => share >= 0.05).slice(0, 3);
-    const notes = [each.saves === "memory" ? "needs less memory" : null, ...each.warnings.filter((note) => note.includes("does not fit"))].filter(Boolean);
+    const notes = [each.saves === "memory" ? "needs less memory" : null, ...own(each), ...each.warnings.filter((note) => note.includes("does not fit"))].filter(Boolean);
     return [each.scenario.join(" + "), times(each.throughput_gain), time(each.predicted_step_ms), `${time(low)} – ${time(high)}`,
       el("span", { class: each.status }, each.status), limits.map(([cause, share]) => `${cause} ${percent(share)}`).join(", "), notes.join("; ")];
   };

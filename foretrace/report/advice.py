@@ -17,6 +17,8 @@ from foretrace.report.text_layout import (
     Blocks,
     aside,
     change_text,
+    doubt_keys,
+    doubt_list,
     fact_table,
     gain_text,
     heading,
@@ -43,8 +45,10 @@ LEAST_SHARE = 0.05
 @json_keys.register(Advisory)
 def _advisory_keys(report: Advisory) -> dict[str, Any]:
     return {
+        "doubts": doubt_keys(report.doubts),
         "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
+        "steps_from": report.measured.steps_from,
         "limits": _shares(report.limits),
         "advice": [_advice_keys(each) for each in report.single],
         "combinations": [_advice_keys(each) for each in report.combined],
@@ -70,13 +74,14 @@ def _advisory_blocks(report: Advisory) -> Blocks:
     assumed = [note for each in report.single for note in each.prediction.assumptions]
     return [
         heading("What to try, best first"),
+        *doubt_list(report.doubts),
         fact_table(
             measured_fact(report.measured, decimals),
             ("limited by", "", _limits(report.limits)),
         ),
-        *_advice("faster", faster, decimals),
-        *_advice("together (replayed)", report.combined, decimals),
-        *_advice("no gain in speed", rest, decimals),
+        *_advice("faster", faster, report, decimals),
+        *_advice("together (replayed)", report.combined, report, decimals),
+        *_advice("no gain in speed", rest, report, decimals),
         *([text(""), heading("Does not apply")] if report.inapplicable else []),
         table("ll", report.inapplicable),
         *_tested([*report.single, *report.combined]),
@@ -85,8 +90,8 @@ def _advisory_blocks(report: Advisory) -> Blocks:
     ]
 
 
-def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
-    """Return a table with a row for each advice, its own warnings beside it."""
+def _advice(title: str, advice: Sequence[Advice], report: Advisory, decimals: int) -> Blocks:
+    """Return a table with a row for each advice, its own doubts and warnings beside it."""
     if not advice:
         return []
     rows = []
@@ -100,20 +105,21 @@ def _advice(title: str, advice: Sequence[Advice], decimals: int) -> Blocks:
                 gain_text(each.gain),
                 f"{number(prediction.predicted_ns, decimals)}{star}",
                 f"{low} … {high}",
-                _remarks(each),
+                _remarks(each, report),
             )
         )
     heads = (title, "samples/s", "step, ms", "90 % interval", "then limited by")
     return [text(""), table("lrrrl", rows, heads)]
 
 
-def _remarks(advice: Advice) -> Text:
+def _remarks(advice: Advice, report: Advisory) -> Text:
     """Return what limits a job then, and what else there is to know before it is tried."""
     remarks = text(_limits(advice.limits))
     if advice.saves == "memory":
         remarks.append("; needs less memory")
-    for note in advice.prediction.warnings:
-        if "does not fit" in note:
+    own = [str(doubt) for doubt in advice.prediction.doubts if doubt not in report.doubts]
+    for note in (*own, *advice.prediction.warnings):
+        if note in own or "does not fit" in note:
             remarks.append_text(text(f"; {note}", CAUTION))
     return remarks
 
@@ -167,6 +173,7 @@ def _explanation_blocks(report: Explanation) -> Blocks:
     decimals = places(prediction.measured.step_ns)
     return [
         heading(f"Why {' + '.join(prediction.scenario)} gains what it gains"),
+        *doubt_list(prediction.doubts),
         fact_table(
             measured_fact(prediction.measured, decimals),
             ("predicted", duration(prediction.predicted_ns, decimals), speedup_text(prediction)),
@@ -250,8 +257,10 @@ def _scaled(report: Explanation, replayed_ns: float) -> float:
 @json_keys.register(Sensitivity)
 def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
     return {
+        "doubts": doubt_keys(report.doubts),
         "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
+        "steps_from": report.measured.steps_from,
         "less_time_percent": list(report.percents),
         "parts": [
             {
@@ -281,6 +290,7 @@ def _sensitivity_blocks(report: Sensitivity) -> Blocks:
     heads = ("part", "work, ms", *(f"-{percent:g} %" for percent in report.percents))
     return [
         heading("Step time if one part took less time, in ms"),
+        *doubt_list(report.doubts),
         fact_table(measured_fact(report.measured, decimals)),
         table("l" + "r" * (len(heads) - 1), rows, heads),
         aside("work of the host: its calls and the time between them"),

@@ -17,6 +17,8 @@ from foretrace.report.text_layout import (
     TITLE,
     Blocks,
     aside,
+    doubt_keys,
+    doubt_list,
     fact_table,
     heading,
     measured_fact,
@@ -29,7 +31,7 @@ from foretrace.report.text_layout import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from foretrace.analysis.baseline import Measured
+    from foretrace.analysis.measured_step import Measured
 
 ANOTHER_SCALE = 0.02
 """Where a replay is further off the measured step than this, its text says so beside the path."""
@@ -39,8 +41,10 @@ ANOTHER_SCALE = 0.02
 def identity_keys(report: Identity) -> dict[str, Any]:
     """Return the JSON keys of an unchanged replay."""
     return {
+        "doubts": doubt_keys(report.doubts),
         "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
+        "steps_from": report.measured.steps_from,
         "replayed_step_ms": ms(report.replayed_ns),
         "error_pct": percent(report.error),
         "host_step_ms": ms(report.host_ns),
@@ -54,6 +58,7 @@ def identity_keys(report: Identity) -> dict[str, Any]:
 def _identity_blocks(report: Identity) -> Blocks:
     return [
         heading("Replay without any change"),
+        *doubt_list(report.doubts),
         fact_table(*identity_facts(report)),
         *identity_path(report),
         *note_list("Warnings", report.warnings, CAUTION),
@@ -81,8 +86,10 @@ def identity_path(report: Identity) -> Blocks:
 def _prediction_keys(report: Prediction) -> dict[str, Any]:
     return {
         "scenario": list(report.scenario),
+        "doubts": doubt_keys(report.doubts),
         "measured_step_ms": ms(report.measured.step_ns),
         "measured_by": report.measured.source,
+        "steps_from": report.measured.steps_from,
         "baseline_step_ms": ms(report.measured.step_ns),
         "replayed_step_ms": ms(report.replayed_before_ns),
         "predicted_step_ms": ms(report.predicted_ns),
@@ -108,6 +115,7 @@ def _prediction_blocks(report: Prediction) -> Blocks:
     paths = {"before": report.critical_path_before, "after": report.critical_path_after}
     return [
         heading(" + ".join(report.scenario)),
+        *doubt_list(report.doubts),
         fact_table(
             measured_fact(report.measured, decimals),
             (

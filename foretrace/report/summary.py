@@ -13,6 +13,7 @@ from foretrace.report.text_layout import (
     CAUTION,
     Blocks,
     aside,
+    doubt_list,
     fact_table,
     heading,
     note_list,
@@ -61,7 +62,8 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
 def _step_keys(report: Summary) -> dict[str, Any]:
     if report.steps:
         return identity_keys(report.steps.identity)
-    return {"measured_step_ms": None, "replayed_step_ms": None, "error_pct": None}
+    unknown = dict.fromkeys(("measured_step_ms", "replayed_step_ms", "error_pct"))
+    return {"doubts": [], **unknown}
 
 
 def _warnings(report: Summary) -> list[str]:
@@ -98,6 +100,7 @@ def _memory_keys(steps: Steps) -> dict[str, Any] | None:
 def _summary_blocks(report: Summary) -> Blocks:
     return [
         heading(f"{report.source} ({report.format})"),
+        *doubt_list(report.steps.identity.doubts if report.steps else ()),
         fact_table(*_recording(report), *_steps(report)),
         *_parts(report.steps),
         *_device_time(report),

@@ -18,7 +18,8 @@ from foretrace.report.number_format import MEASURED, duration, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.analysis.baseline import Measured
+    from foretrace.analysis.measured_step import Measured
+    from foretrace.graph.state import Doubt
 
 Cell = str | Text
 Blocks = list[RenderableType]
@@ -104,9 +105,20 @@ def note_list(title: str, texts: Iterable[str], style: str = "") -> Blocks:
     return [heading(title), grid] if texts else []
 
 
+def doubt_list(doubts: Iterable[Doubt]) -> Blocks:
+    """Return what in an answer may be wrong, to stand before its numbers."""
+    return note_list("Doubts", map(str, doubts), CAUTION)
+
+
+def doubt_keys(doubts: Iterable[Doubt]) -> list[dict[str, str]]:
+    """Return the JSON form of doubts."""
+    return [doubt._asdict() for doubt in doubts]
+
+
 def measured_fact(step: Measured, decimals: int) -> tuple[str, str, str]:
-    """Return the fact of the measured step."""
-    return "measured", duration(step.step_ns, decimals), MEASURED[step.source]
+    """Return the fact of the measured step: how long, how measured, and what began it."""
+    marker = f", steps from {step.steps_from}" if step.steps_from else ""
+    return "measured", duration(step.step_ns, decimals), f"{MEASURED[step.source]}{marker}"
 
 
 def change_text(ns: float, decimals: int) -> Text:

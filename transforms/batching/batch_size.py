@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.graph.state import Doubt
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.operators import (
     activation_shape,
@@ -24,7 +25,7 @@ from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, machine_ra
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.primitives import scale
-from foretrace.transforms.edit.provenance import add_note, add_warning, grow_samples
+from foretrace.transforms.edit.provenance import add_doubt, add_note, grow_samples
 from foretrace.transforms.edit.select import has_device, require
 from foretrace.transforms.measured.apply import apply_measured
 
@@ -91,10 +92,10 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     meta = replace(graph.meta, batch_size=n)
     changed = grow_samples(keep(replace(changed, meta=meta), ratio), ratio)
     text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
-    return add_warning(add_note(changed, text), *_doubts(graph, recorded))
+    return add_doubt(add_note(changed, text), *_doubts(graph, recorded))
 
 
-def _doubts(graph: Graph, given: int | None) -> list[str]:
+def _doubts(graph: Graph, given: int | None) -> list[Doubt]:
     """Say where the recorded products do not work on multiples of the samples *given*."""
     if given is None or given == 1:
         return []
@@ -104,7 +105,7 @@ def _doubts(graph: Graph, given: int | None) -> list[str]:
         return []
     usual, _ = Counter(shape[0] for shape in inputs).most_common(1)[0]
     text = f"recorded={given} does not fit the recorded shapes, most of which begin with {usual}"
-    return [f"batch_size: {text}"]
+    return [Doubt("recorded-batch", f"batch_size: {text}")]
 
 
 def _inputs(graph: Graph) -> list[Shape]:

@@ -1,7 +1,7 @@
 """What was done to a graph, and what its user must know of that: kept in its `JobState`.
 
 In: a graph before and after a what-if. Out: the graph after, with the what-if written down, where
-its costs came from, by how much the samples of a step grew, and warnings.
+its costs came from, by how much the samples of a step grew, warnings and doubts.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from foretrace.graph.state import Applied, JobState
+from foretrace.graph.state import Applied, Doubt, JobState
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -35,6 +35,11 @@ def add_note(graph: Graph, *notes: str) -> Graph:
 def add_warning(graph: Graph, *texts: str) -> Graph:
     """Return *graph* with *texts*, of which every prediction from it warns, each once."""
     return graph.with_state(warnings=tuple(dict.fromkeys((*warnings(graph), *texts))))
+
+
+def add_doubt(graph: Graph, *doubts: Doubt) -> Graph:
+    """Return *graph* with *doubts* about answers from it, each once."""
+    return graph.with_state(doubts=tuple(dict.fromkeys((*graph.state.doubts, *doubts))))
 
 
 def warnings(graph: Graph) -> tuple[str, ...]:
@@ -82,14 +87,15 @@ def add_applied(before: Graph, after: Graph, name: str, text: str) -> Graph:
         again = f"{name} is applied more than once: its effects multiply"
         after = replace(after, notes=tuple(dict.fromkeys((*after.notes, again))))
     elif name not in SETTING and any(each.text == text for each in earlier):
-        after = add_warning(after, f"{text} was applied already: its effect counts twice")
+        twice = f"{text} was applied already: its effect counts twice; leave one out"
+        after = add_doubt(after, Doubt("applied-twice", twice))
     return after.with_state(applied=(*earlier, Applied(name, text, source)))
 
 
 def _is_same(before: Graph, after: Graph) -> bool:
     """Tell whether *after* is the very job *before*: its tables and rules are the same objects."""
     parts = ("tasks", "edges", "lanes", "operators", "platform", "rules")
-    state = {each.name for each in fields(JobState)} - {"warnings", "calibration_uses"}
+    state = {each.name for each in fields(JobState)} - {"warnings", "doubts", "calibration_uses"}
     return all(getattr(after, part) is getattr(before, part) for part in parts) and all(
         getattr(after.state, name) is getattr(before.state, name) for name in state
     )

@@ -139,6 +139,8 @@ def first_per_step(graph: Graph, where: Mask) -> Rows:
 def device_tasks_matching(graph: Graph, pattern: str) -> Mask:
     """Return the kernels, copies and collectives whose name matches *pattern*.
 
+    With the collectives of several ranks go the transfers for which they meet.
+
     Raises
     ------
     TransformError
@@ -151,7 +153,17 @@ def device_tasks_matching(graph: Graph, pattern: str) -> Mask:
             "for a CPU job"
         )
     where = select(graph, pattern=pattern, kinds=DEVICE_KINDS)
+    where |= _transfers_of(graph, where)
     return require(where, graph, f"device task matching {pattern!r}", like=pattern, among=device)
+
+
+def _transfers_of(graph: Graph, where: Mask) -> Mask:
+    """Return the transfers for which collectives among *where* meet."""
+    meets = np.flatnonzero(is_in(graph.edges["kind"], "collective"))
+    src, dst = (graph.edges[end].to_numpy()[meets] for end in ("src", "dst"))
+    transfers = np.zeros(len(where), bool)
+    transfers[dst[where[src]]] = True
+    return transfers
 
 
 def require(

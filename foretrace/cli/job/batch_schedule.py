@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.analysis.baseline import Baseline
+    from foretrace.graph.state import Doubt
     from foretrace.job.batch_schedule.epoch_costs import EpochCost
     from foretrace.job.batch_schedule.forecast import RegimeForecast, TrainingSoFar
     from foretrace.job.report import JobReport
@@ -82,7 +84,8 @@ def regimes(
         schedule=planned,
         rising=rising,
     )
-    show(_report(training, forecast_regimes(training), _doubts(recordings)), json=json)
+    report = _report(training, forecast_regimes(training), _warnings(recordings))
+    show(replace(report, doubts=_doubts(recordings)), json=json)
 
 
 def _total(epochs: int | None, planned: tuple[int, ...] | None) -> int:
@@ -113,12 +116,19 @@ def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Baseline]
     return {path: replay_baseline(graph_of(path)) for path in traces}
 
 
-def _doubts(recordings: dict[Path, Baseline]) -> list[str]:
+def _doubts(recordings: dict[Path, Baseline]) -> list[Doubt]:
     """Say why recordings cannot be trusted, and which."""
-    from foretrace.analysis.warnings import doubt_replay
-
     return [
-        f"{path.name}: {text}" for path, each in recordings.items() for text in doubt_replay(each)
+        doubt._replace(place=", ".join(filter(None, (path.name, doubt.place))))
+        for path, each in recordings.items()
+        for doubt in each.doubts
+    ]
+
+
+def _warnings(recordings: dict[Path, Baseline]) -> list[str]:
+    """Say what is odd about recordings, and which."""
+    return [
+        f"{path.name}: {text}" for path, each in recordings.items() for text in each.graph.notes
     ]
 
 

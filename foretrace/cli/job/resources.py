@@ -81,7 +81,6 @@ def _add_replay(
 ) -> JobReport:
     """Return *report* with what the replay makes of the loader, and why not to believe it."""
     from foretrace.analysis.baseline import replay_baseline
-    from foretrace.analysis.warnings import doubt_replay
     from foretrace.job.report import Table
     from foretrace.job.resources.recorded_loader import compare_loaders
 
@@ -92,7 +91,12 @@ def _add_replay(
         ("workers", "closed form", "replay"),
         [(each.workers, each.form_ms, each.replay_ms) for each in beside],
     )
-    return replace(report, tables=[*report.tables, table], warnings=doubt_replay(baseline))
+    return replace(
+        report,
+        tables=[*report.tables, table],
+        warnings=baseline.graph.notes,
+        doubts=baseline.doubts,
+    )
 
 
 def _report(

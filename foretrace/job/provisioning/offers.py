@@ -173,4 +173,9 @@ def _forecast(
         currency=currency,
         closed_form_step_s=form_s,
     )
-    return replace(made, assumptions=prediction.assumptions, warnings=prediction.warnings)
+    return replace(
+        made,
+        assumptions=prediction.assumptions,
+        warnings=prediction.warnings,
+        doubts=prediction.doubts,
+    )

@@ -17,6 +17,7 @@ from foretrace.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from foretrace.graph.state import Doubt
     from foretrace.job.answer import Answer
 
 HOUR = 3_600.0
@@ -51,7 +52,8 @@ class OfferForecast:
     """What the job takes on a candidate: a worker's step and the whole, and what that costs.
 
     ``in_time`` is the probability that it ends before the deadline, ``closed_form_s`` what a closed
-    form says of the whole, where it can. ``assumptions`` and ``warnings`` are those of the step.
+    form says of the whole, where it can. ``assumptions``, ``warnings`` and ``doubts``
+    are those of the step.
     """
 
     fleet: Fleet
@@ -62,6 +64,7 @@ class OfferForecast:
     closed_form_s: float | None = None
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def closed_form_cost(self) -> float | None:

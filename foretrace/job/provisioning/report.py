@@ -52,6 +52,7 @@ def plan_report(forecasts: OfferForecasts, wanted: Demand, currency: str) -> Job
             *([STALE] if stale and not wanted.is_to_loss else []),
             *forecasts.refused,
         ),
+        doubts=best.doubts,
     )
 
 

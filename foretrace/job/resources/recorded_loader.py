@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
@@ -25,7 +25,8 @@ from foretrace.transforms.scenario import as_scenario
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.analysis.baseline import Baseline, Measured
+    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.measured_step import Measured
     from foretrace.analysis.scenario_sweep import Outcome
     from foretrace.graph.model import Graph
     from foretrace.job.resources.file import Resources

@@ -70,6 +70,7 @@ def runtime_report(
             *(() if change is None else change.assumptions),
         ),
         warnings=(*recorded.warnings, *_note_exactness(runtime, question), *notes),
+        doubts=() if change is None else change.doubts,
     )
 
 

@@ -77,6 +77,7 @@ def speed_report(
             *_doubts(surface, points, grid, speeds, unknown),
             *(replayed.warnings if replayed else ()),
         ],
+        doubts=replayed.doubts if replayed else (),
     )
 
 

@@ -6,7 +6,7 @@ surface fitted to most of them, and how far it is off at the rest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.prediction import Prediction
     from foretrace.graph.model import Graph
+    from foretrace.graph.state import Doubt
     from foretrace.job.scaled_out import Spread
     from foretrace.job.scaling.surface import Form, Surface
 
 SPARE = 3
 """Points beyond the number of terms that a surface is fitted to."""
+T = TypeVar("T")
 CHECKS = 4
 """Points at which it is compared with the replay, and which it does not know."""
 
@@ -46,13 +48,14 @@ class Probe(NamedTuple):
 class ProbedSurface(NamedTuple):
     """A surface, the points that it was fitted to, and those and others beside the replay.
 
-    ``warnings`` are those that every prediction has.
+    ``warnings`` and ``doubts`` are those that every prediction has.
     """
 
     surface: Surface
     points: Points
     probes: list[Probe]
     warnings: list[str]
+    doubts: list[Doubt]
 
 
 def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> ProbedSurface:
@@ -69,8 +72,12 @@ def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> Pr
     """
     count = len(form.terms) + SPARE
     replayed = _predict_points(replay_baseline(graph), form, grid, like, count + CHECKS)
-    warnings = _of_all([*replayed.values()])
-    steps = [_require_positive(step_of(each), warnings) for each in replayed.values()]
+    warnings = _of_all([each.warnings for each in replayed.values()])
+    doubts = _of_all([each.doubts for each in replayed.values()])
+    steps = [
+        _require_positive(step_of(each), [*map(str, doubts), *warnings])
+        for each in replayed.values()
+    ]
     answers = [
         _speed(step, 1 if form.in_step else workers)
         for (workers, _), step in zip(replayed, steps, strict=True)
@@ -84,7 +91,7 @@ def probe_surface(graph: Graph, form: Form, grid: PointGrid, like: Spread) -> Pr
         Probe(*place, answer, value, row < count)
         for row, (place, answer, value) in enumerate(zip(replayed, answers, at, strict=True))
     ]
-    return ProbedSurface(surface, points, probes, warnings)
+    return ProbedSurface(surface, points, probes, warnings, doubts)
 
 
 def _predict_points(
@@ -111,19 +118,15 @@ def _predict_points(
             raise max(failed.values(), key=lambda error: texts.count(str(error)))
 
 
-def _of_all(predictions: Sequence[Prediction]) -> list[str]:
-    """Return the warnings that every one of *predictions* has."""
-    return [
-        text
-        for text in predictions[0].warnings
-        if all(text in each.warnings for each in predictions)
-    ]
+def _of_all(said: Sequence[tuple[T, ...]]) -> list[T]:
+    """Return what is *said* of every prediction."""
+    return [each for each in said[0] if all(each in other for other in said)]
 
 
-def _require_positive(step: Answer, warnings: list[str]) -> Answer:
+def _require_positive(step: Answer, reasons: list[str]) -> Answer:
     """Return *step*; refuse one that may be as short as you like, and say why it may."""
     if step.low <= 0:
-        why = f": {warnings[0]}" if warnings else ""
+        why = f": {reasons[0]}" if reasons else ""
         raise RefusedError(f"this recording leaves open how short a step may be{why}")
     return step
 

@@ -10,7 +10,6 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.batching.batch_size import batch_size
-from foretrace.transforms.edit.provenance import warnings
 from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 
@@ -151,10 +150,10 @@ def test_shapes_speak_against_a_recorded_batch(
         operators={c: graph.operators[c] for c in ("name", "parent", "shapes", "phase")},
         meta=graph.meta,
     )
-    told = warnings(batch_size(kernel, n=128, recorded=recorded))
+    told = batch_size(kernel, n=128, recorded=recorded).state.doubts
 
     assert bool(told) == is_doubted
-    assert not told or told[0].startswith(
+    assert not told or told[0].text.startswith(
         f"batch_size: recorded={recorded} does not fit the recorded shapes, most of which begin"
     )
 

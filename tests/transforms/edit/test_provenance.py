@@ -11,9 +11,10 @@ import pytest
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
 from foretrace.graph.shared_links import Network
-from foretrace.graph.state import Applied
+from foretrace.graph.state import Applied, Doubt
 from foretrace.tracer.trace import TraceMeta
 from foretrace.transforms.edit.provenance import (
+    add_doubt,
     add_warning,
     applied,
     grow_samples,
@@ -79,13 +80,16 @@ def test_what_changes_a_shared_link_alone_changes_something() -> None:
         (["replace_kernel(pattern='gemm', duration_us=3)"] * 2, ()),
         (
             ["activation_checkpoint"] * 2,
-            ("activation_checkpoint was applied already: its effect counts twice",),
+            ("applied-twice",),
         ),
     ],
 )
 def test_the_same_what_if_twice_is_said(texts: list[str], told: tuple[str, ...]) -> None:
     """Unless it says how things are, or multiplies as may be meant: that is an assumption."""
-    assert told_of(*texts) == told
+    graph = apply(gpu_job(), parse_scenario(texts))
+
+    assert tuple(doubt.code for doubt in graph.state.doubts) == told
+    assert warnings(graph) == ()
 
 
 def test_what_multiplies_is_an_assumption() -> None:
@@ -105,6 +109,17 @@ def test_warnings_reach_the_prediction() -> None:
 
     assert "faster_kernels(speedup=1) changes nothing in this job" in found.warnings
     assert "of old" not in found.warnings
+
+
+def test_doubts_reach_the_prediction() -> None:
+    """Those of the recording, and those that what-ifs add, each once."""
+    of_old, new = Doubt("steps-guessed", "a guess"), Doubt("recorded-batch", "does not fit")
+    graph = add_doubt(device_bound(), of_old)
+
+    found = predict(graph, [lambda job: add_doubt(job, new, of_old)])
+
+    assert [doubt for doubt in found.doubts if doubt in {of_old, new}] == [of_old, new]
+    assert found.status == "unvalidated"
 
 
 def test_samples_count_where_the_batch_is_unknown() -> None:

@@ -11,6 +11,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
+from foretrace.graph.state import SeenLoader
 from foretrace.replaying.replay import replay
 from foretrace.transforms.host.dataloader import dataloader
 from tests.support.jobs.simple import META, gpu_job
@@ -103,7 +104,7 @@ def test_loading_can_come_back_into_the_job() -> None:
     assert changed.tasks["work_ns"][changed.tasks["phase"] == "load"].tolist() == [80 * MS] * 2
 
 
-@pytest.mark.parametrize(("workers", "loads", "main"), [(0, 0, 50), (1, 4, 2.5)])
+@pytest.mark.parametrize(("workers", "loads", "main"), [(0, 0, 50), (1, 4, 10)])
 def test_workers_that_keep_up_are_known_by_what_a_batch_costs(
     workers: int, loads: int, main: float
 ) -> None:
@@ -123,9 +124,54 @@ def test_a_loader_that_cannot_be_read_is_an_error() -> None:
         dataloader(worker_job(), workers=4)
     with pytest.raises(TransformError, match="no visible time on loading"):
         dataloader(gpu_job(load=0), workers=4)
-    with pytest.raises(TransformError, match="the recorded workers keep up"):
-        dataloader(loading(10, 20, loader={"workers": 4}), workers=8)
     graph = literal([("train", "host", 0, 9, None), ("RunCPU", "host", 1, 9, "load")])
     lanes = graph.lanes.assign(role=["main", "loader"]).astype({"role": "category"})
     with pytest.raises(TransformError, match="loads in threads of its own"):
         dataloader(replace(graph, lanes=lanes), workers=8)
+
+
+def never_waited_for(**seen: Any) -> Graph:
+    """Build four steps of 30 ms that took over batches of worker processes in 10 of them."""
+    loader = {"handover_ns": 10 * MS, "handover_seen": True, "shortest_ns": 10 * MS}
+    graph = loading(10, 20)
+    return graph.with_state(loader=SeenLoader(**{**loader, "waited": False, **seen}))
+
+
+def test_workers_that_were_never_waited_for_hide_what_a_batch_costs() -> None:
+    """It is at most 4 steps for one of 4: with 2 workers a step takes 30 to 60 ms."""
+    graph = never_waited_for()
+    fewer = dataloader(graph, workers=2, recorded_workers=4)
+
+    assert dataloader(graph, workers=8, recorded_workers=4) is graph
+    assert fewer.tasks is graph.tasks
+    (doubt,) = fewer.state.doubts
+    assert doubt.code == "loader-cost-hidden"
+    assert "one of 4 workers takes 120.000 ms at most" in doubt.text
+    assert "between 30.000 and 60.000 ms" in doubt.text
+
+
+def test_nobody_knows_whether_uncounted_workers_become_fewer() -> None:
+    """They may; and what they do cannot be put into the training process."""
+    (doubt,) = dataloader(never_waited_for(), workers=4).state.doubts
+
+    assert doubt.code == "loader-cost-hidden"
+    assert "give recorded_workers" in doubt.text
+    with pytest.raises(TransformError, match="record the job with workers=0"):
+        dataloader(never_waited_for(), workers=0)
+
+
+def test_one_burst_and_the_number_of_workers_tell_what_a_batch_costs() -> None:
+    """40 ms once in as many steps as there are workers, beside 20: 4 of them make one in 120 ms."""
+    seen = SeenLoader(1, handover_seen=True, shortest_ns=1, waited=True, burst_ns=40 * MS)
+    graph = worker_job().with_state(loader=seen._replace(others_ns=20 * MS))
+    tasks = dataloader(graph, workers=1, recorded_workers=4).tasks
+
+    assert tasks["work_ns"][tasks["kind"] == "load"].tolist() == [120 * MS] * 2
+
+
+@pytest.mark.parametrize(("compute", "codes"), [(20, ["loader-handover-assumed"]), (200, [])])
+def test_assumed_hand_over_is_doubted_where_it_matters(compute: int, codes: list[str]) -> None:
+    """2.5 ms are much of 22.5, and little of 202.5."""
+    changed = dataloader(loading(10, compute), workers=2)
+
+    assert [doubt.code for doubt in changed.state.doubts] == codes

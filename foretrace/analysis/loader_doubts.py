@@ -1,0 +1,96 @@
+"""An experiment in, what its answer owes to a loader that the recording does not fully show.
+
+Worker processes are seen only by the calls of ``next()``: one that never waited tells that a batch
+costs its workers no more than a step, and one that always waited hides what taking over costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.graph.state import Doubt
+from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.scenario import names
+
+if TYPE_CHECKING:
+    from foretrace.analysis.baseline import Experiment
+    from foretrace.transforms.scenario import Scenario
+
+MATTERS = 0.1
+"""Share of the predicted step that what is not seen must be worth before it is doubted."""
+SHORT_HANDOVER_NS, LONG_HANDOVER_NS = 70_000, 1_400_000
+"""What taking over a batch took at least and at most in public recordings."""
+BINDS = 0.5
+"""Share of the critical path that loading has where the loader sets the pace."""
+
+
+def loader_bound_ns(experiment: Experiment) -> float:
+    """Return what a step may take because of workers that were never waited for; 0 without such.
+
+    They may have been just fast enough for the recorded step, whatever gets faster after that.
+    Where the recorder timed a batch alone, that tells more.
+    """
+    graph = experiment.baseline.graph
+    if graph.state.loader is None or graph.state.loader.waited:
+        return 0.0
+    if is_in(experiment.changed.tasks["kind"], "load").any():
+        return 0.0
+    loader = graph.meta.loader or {}
+    bound = experiment.baseline.measured.step_ns
+    if loader.get("load_ns") and loader.get("workers"):
+        bound = min(bound, loader["load_ns"] / loader["workers"])
+    return float(bound * experiment.samples / _gain_of_host(experiment.scenario))
+
+
+def doubt_loader(experiment: Experiment) -> tuple[Doubt, ...]:
+    """Say where an answer rests on what the recording does not show of the loader's workers."""
+    seen = experiment.baseline.graph.state.loader
+    if seen is None:
+        return ()
+    predicted_ns = experiment.baseline.measured.step_ns * experiment.ratio
+    bound = loader_bound_ns(experiment)
+    if bound > (1 + MATTERS) * predicted_ns:
+        text = (
+            "no call of next() waited for the loader's workers, so that nothing shows what a batch"
+            f" costs them: if they are just fast enough today, a step takes {bound / 1e6:.3f} ms;"
+            " record with fewer workers"
+        )
+        return (Doubt("loader-cost-hidden", text, "next()"),)
+    return _doubt_handover(experiment, predicted_ns)
+
+
+def _doubt_handover(experiment: Experiment, predicted_ns: float) -> tuple[Doubt, ...]:
+    """Say that what taking over a batch costs is not seen, where that sets the pace."""
+    seen = experiment.baseline.graph.state.loader
+    if seen is None or not _waits_for_calls(experiment, seen.handover_ns):
+        return ()
+    off = 0
+    if not seen.handover_seen:
+        off = min(LONG_HANDOVER_NS, seen.shortest_ns) - seen.handover_ns
+    elif not seen.waited and "dataloader" in names(experiment.scenario):
+        off = seen.handover_ns - SHORT_HANDOVER_NS
+    if off <= MATTERS * predicted_ns:
+        return ()
+    text = (
+        "every call of next() took about as long: what of it is waiting for the loader and what is"
+        f" taking over a batch is not recorded; {off / 1e6:.3f} ms of the predicted step may be"
+        " wrong; record with more workers"
+    )
+    return (Doubt("loader-handover-hidden", text, "next()"),)
+
+
+def _waits_for_calls(experiment: Experiment, handover_ns: int) -> bool:
+    """Tell whether calls of next() are on the critical path, other than by waiting for batches."""
+    path = experiment.critical_path
+    loading = path.get("load", 0.0)
+    calling = experiment.after.breakdown("phase").get("load", 0.0) - loading
+    return loading <= BINDS * sum(path.values()) and 2 * calling > handover_ns
+
+
+def _gain_of_host(scenario: Scenario) -> float:
+    """Return how many times as fast the whole host becomes, loader workers included."""
+    gain = 1.0
+    for what_if in scenario:
+        if what_if.name == "faster_host":
+            gain *= float(what_if.parameters["speedup"])
+    return gain
