@@ -8,7 +8,13 @@ import numpy as np
 
 from benchmarks.accuracy.error_table import coverage
 from benchmarks.accuracy.markdown import spread_cell, spread_sentence
-from benchmarks.accuracy.tables import identity, other_devices, public_pairs, recorded_pairs
+from benchmarks.accuracy.tables import (
+    identity,
+    other_devices,
+    parts,
+    public_pairs,
+    recorded_pairs,
+)
 from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
 from foretrace.analysis.prediction import LEVEL
 from foretrace.analysis.validated_errors import ENOUGH_PAIRS, FEWEST_PAIRS, HARDWARE
@@ -29,7 +35,7 @@ BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 def page(study: AccuracyStudy, table: Table) -> str:
     """Return the accuracy page."""
-    parts = [
+    sections = [
         "# How far off it is",
         "",
         "`make accuracy` generates this page from the recordings that `traces/study.toml` lists.",
@@ -45,9 +51,10 @@ def page(study: AccuracyStudy, table: Table) -> str:
         *_intervals(study.pairs),
         *_validated(table),
         *recorded_pairs(study.pairs),
+        *parts(study.parts),
         *identity(study.identities),
     ]
-    return "\n".join(parts).rstrip() + "\n"
+    return "\n".join(sections).rstrip() + "\n"
 
 
 def _absent(study: AccuracyStudy) -> list[str]:

@@ -12,8 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.shaped_scenarios import SCENARIOS, scenario_of
-from foretrace.analysis.baseline import measured_step
 from foretrace.analysis.measured_pair import MeasuredPair
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
 from foretrace.graph.build import build

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
-from foretrace.analysis.baseline import measured_step
+from benchmarks.accuracy.window_start import compare_parts
 from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.null_models import apply_paper_constants
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.validation import compare
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from benchmarks.accuracy.rows import PartRow
     from foretrace.analysis.validation import Validation
     from foretrace.graph.model import Graph
     from foretrace.tracer.lab.pairs.read_archive import Pair
@@ -66,6 +68,7 @@ class _Collector:
         self._held_out = held_out
         self._graphs: dict[str, Graph] = {}
         self._identities: list[IdentityRow] = []
+        self._parts: list[PartRow] = []
         self._pairs: list[MeasuredPair] = []
         self._problems: dict[str, str] = {}
         self._absent: dict[str, None] = {}
@@ -79,8 +82,11 @@ class _Collector:
             with stage(f"replaying {trace}"):
                 row = identity_row(trace, graph, cause)
         except ForetraceError as error:
-            row = IdentityRow(trace, cause, problem=str(error))
+            self._identities.append(IdentityRow(trace, cause, problem=str(error)))
+            return
         self._identities.append(row)
+        with stage(f"opening {trace} elsewhere"):
+            self._parts += compare_parts(trace, load(self._shared / trace))
 
     def pair(self, entry: dict[str, Any]) -> None:
         if not all([self._is_present(entry["before"]), self._is_present(entry["after"])]):
@@ -114,7 +120,11 @@ class _Collector:
 
     def result(self) -> AccuracyStudy:
         return AccuracyStudy(
-            tuple(self._identities), tuple(self._pairs), self._problems, tuple(self._absent)
+            tuple(self._identities),
+            tuple(self._pairs),
+            self._problems,
+            tuple(self._absent),
+            tuple(self._parts),
         )
 
     def _is_present(self, trace: str) -> bool:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.accuracy.markdown import percent, spread
+from benchmarks.accuracy.window_start import WHAT_IFS
 from foretrace.tracer.step_stats import NOISE_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
+    from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow, PartRow
     from foretrace.analysis.measured_pair import MeasuredPair
 
+AGREE = 0.01
+"""Answers closer than this agree."""
 IDENTITY_LIMIT = 0.02
 """An identity error above this is an exception that needs a cause."""
 
@@ -106,6 +109,48 @@ def recorded_pairs(pairs: Sequence[MeasuredPair]) -> list[str]:
         if rows:
             text += [f"### {title}", "", *_HEAD, *map(_pair_line, rows), ""]
     return text
+
+
+def parts(rows: Sequence[PartRow]) -> list[str]:
+    """Return the section on recordings opened later or closed earlier; nothing without any."""
+    if not rows:
+        return []
+    good = [row for row in rows if not row.problem]
+    agree = sum(row.off <= AGREE for row in good)
+    apart = [row for row in good if row.off > AGREE]
+    doubted = sum(bool(row.doubts) for row in apart)
+    text = [
+        "## Opened elsewhere",
+        "",
+        "Each public recording as if it had been opened some steps later, or closed some earlier.",
+        f"Asked are {', '.join(f'`{what_if}`' for what_if in WHAT_IFS)}.",
+        "*Off* compares a part with what the whole recording answers of the same steps.",
+        "Steps differ, and so do their answers: *of all steps* compares with all of them.",
+        "",
+        (
+            f"In {agree} of {len(good)} parts all answers are within {AGREE:.0%}; "
+            f"of the {len(apart)} others, {doubted} carry a doubt."
+        ),
+        "",
+        "| recording | parts | agree | off | left out there | of all steps | doubts |",
+        "|---|--:|--:|--:|---|--:|---|",
+    ]
+    names = dict.fromkeys(row.trace for row in rows)
+    return [*text, *(_parts_line([r for r in rows if r.trace == name]) for name in names), ""]
+
+
+def _parts_line(rows: Sequence[PartRow]) -> str:
+    """Return the line of one recording: its worst part."""
+    worst = max(rows, key=lambda row: (bool(row.problem), row.off))
+    first, last = worst.dropped
+    place = f"{first} first, {last} last"
+    agree = sum(row.off <= AGREE and not row.problem for row in rows)
+    head = f"| {worst.trace} | {len(rows)} | {agree} "
+    if worst.problem:
+        return f"{head}| | {place} | | {worst.problem} |"
+    all_steps = max(row.off_whole for row in rows if not row.problem)
+    codes = ", ".join(dict.fromkeys(code for row in rows for code in row.doubts))
+    return f"{head}| {worst.off:.1%} | {place} | {all_steps:.1%} | {codes} |"
 
 
 def identity(rows: Sequence[IdentityRow]) -> list[str]:

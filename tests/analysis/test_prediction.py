@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.baseline import measured_step
 from foretrace.analysis.identity import identity
+from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import interval, predict, step_interval
 from foretrace.analysis.validated_errors import load_table
 from foretrace.errors import TransformError
@@ -89,16 +89,39 @@ def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) 
 def test_a_replay_that_misses_the_measured_step_validates_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 µs against 80: a first warning, no label, and an interval wider by what is missed."""
+    """40 µs against 80: a doubt, no label, and an interval as wide as what is missed.
+
+    If the 40 µs that the replay lacks stay as they are, the step takes 60; if they halve, 40.
+    """
     known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
     monkeypatch.setitem(load_table()["gpu"], "rule", known)
 
     found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
 
     assert found.status == "unvalidated"
-    assert found.warnings[0].startswith("the replay of the unchanged job is -50.0% off")
+    assert found.doubts[0].code == "replay-off"
+    assert found.doubts[0].text.startswith("the replay of the unchanged job is -50.0% off")
     assert found.interval_ns == pytest.approx((20_000, 60_000))
-    assert found.warnings[0] in identity(device_bound()).warnings
+    assert found.doubts == identity(device_bound()).doubts
+    assert "in doubt: replay-off" in repr(found)
+
+
+@pytest.mark.parametrize("measured_ns", [80_000, 30_000])
+def test_an_interval_covers_both_readings_of_what_a_replay_misses(
+    measured_ns: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 µs as replayed, 32 after: of 80 measured, 64 (in proportion) or 72 (by as much)."""
+    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
+    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    graph = replace(device_bound(), measured_step_ns=measured_ns)
+    asked = 'faster_kernels(pattern="relu", speedup=5)'
+
+    found = predict(graph, parse_scenario([asked]))
+
+    low, high = found.interval_ns
+    assert found.shifted_ns == measured_ns - 8_000
+    assert low <= min(found.shifted_ns, found.predicted_ns)
+    assert high >= max(found.shifted_ns, found.predicted_ns)
 
 
 def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +133,7 @@ def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     found = predict(device_bound(unprofiled_step_ns=steps), parse_scenario([FASTER_GEMM]))
 
     assert found.status == "unvalidated"
-    assert any("drift by 10.0%" in warning for warning in found.warnings)
+    assert "drift by 10.0%" in {doubt.code: doubt.text for doubt in found.doubts}["drift"]
 
 
 def test_more_samples_per_step_count_as_speed() -> None:
@@ -161,14 +184,14 @@ def test_more_than_tenfold_says_what_is_left(speedup: float, told: str) -> None:
     """800 of 40,000 ns, all of it kernels."""
     found = predict(device_bound(), parse_scenario([f"faster_kernels(speedup={speedup})"]))
 
-    assert f"{told} times as long (kernel 100%)" in found.warnings
+    assert f"{told} times as long (kernel 100%)" in [doubt.text for doubt in found.doubts]
 
 
 def test_ninefold_is_nothing_special() -> None:
     """No warning."""
     found = predict(device_bound(), parse_scenario(["faster_kernels(speedup=9)"]))
 
-    assert not any("times as fast" in warning for warning in found.warnings)
+    assert "many-times" not in {doubt.code for doubt in found.doubts}
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,15 @@
-"""What a prediction warns of: who sets the pace, and changes that may be slips."""
+"""What a prediction remarks on: who sets the pace."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from foretrace.analysis.identity import identity
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.warnings import host_share
 from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.graph.literal import literal
-from foretrace.transforms.edit.provenance import grow_samples
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.simple import cpu_job, gpu_job
 
@@ -77,16 +74,3 @@ def test_another_device_does_not_help_a_host_bound_job() -> None:
 def test_a_job_without_a_device_has_no_other_pace() -> None:
     """On a CPU it goes without saying."""
     assert "sets the pace" not in warned(cpu_job(), parse_scenario(["faster_host(speedup=4)"]))
-
-
-@pytest.mark.parametrize(("workers", "is_doubted"), [(1, True), (64, False)])
-def test_many_workers_may_be_many_times_as_fast(workers: int, *, is_doubted: bool) -> None:
-    """Forty times the samples in the same time is a slip on one worker, and not on 64."""
-
-    def change(graph: Graph) -> Graph:
-        meta = replace(graph.meta, world_size=workers)
-        return grow_samples(replace(graph, meta=meta), 40)
-
-    found = "\n".join(predict(gpu_job(), [change]).warnings)
-
-    assert ("check that the change says what you mean" in found) == is_doubted

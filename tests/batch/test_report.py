@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from foretrace.batch.compare import judge
@@ -32,6 +33,24 @@ def test_a_batch_as_text() -> None:
     ]
 
 
+def test_doubts_come_before_the_predictions() -> None:
+    """Once where every what-if of a recording has them, else with the what-if; codes beside."""
+    doubts = [{"code": "replay-off", "text": "off by 9%", "place": "step 3"}]
+    other = [*doubts, {"code": "many-times", "text": "50 times as fast", "place": ""}]
+    rows = [replace(GOOD, doubts=json.dumps(each)) for each in (doubts, other)]
+    report = batch(rows[0], replace(rows[1], scenario="tf32"))
+
+    shown = as_text(report).splitlines()
+
+    assert shown[1:4] == [
+        "Doubts",
+        "  - a: replay-off, step 3: off by 9%",
+        "  - a, tf32: many-times: 50 times as fast",
+    ]
+    assert shown[6].endswith("validated, replay-off, many-times")
+    assert json.loads(as_json(report))["items"][0]["doubts"] == doubts
+
+
 def test_many_predictions_are_counted() -> None:
     """A text of thousands of lines is read by nobody."""
     shown = as_text(batch(*[GOOD] * (SHOWN + 3)))
@@ -56,6 +75,7 @@ def test_a_batch_as_json() -> None:
         "recording": "a",
         "model": "a",
         "scenario": "amp",
+        "doubts": [],
         "measured_step_ms": 2.0,
         "predicted_step_ms": 1.0,
         "speedup": 2.0,

@@ -370,6 +370,7 @@ def test_the_keys_of_a_validation(tmp_path: Path, capsys: pytest.CaptureFixture[
         "null_paper_error_pct",
         "critical_path",
         "assumptions",
+        "doubts",
         "warnings",
         "status",
     }

@@ -41,6 +41,28 @@ def test_a_report_holds_everything(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "<noscript><pre>faster_kernels(speedup=2)\n" in out.read_text("utf-8")
 
 
+def test_an_export_says_its_doubts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A timeline cannot: they go to stderr, and the exit code stays 0."""
+    trace, out = str(write_small_trace(tmp_path)), tmp_path / "t.json"
+
+    assert cli.run(["export", trace, "faster_kernels(speedup=2)", "--out", str(out)]) == 0
+    assert capsys.readouterr().err == ""
+    assert (
+        cli.run(
+            [
+                "export",
+                trace,
+                "faster_kernels(speedup=99)",
+                "faster_host(speedup=99)",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
+    assert capsys.readouterr().err.startswith("foretrace: many-times: ")
+
+
 def test_a_report_needs_no_transform(tmp_path: Path) -> None:
     """It then shows the job as it is."""
     out = tmp_path / "r.html"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
 
 RIGHT, ROUGH = 0.03, 0.10
 """Relative errors up to which an answer is right, or roughly right."""
-REMARKS = re.compile(
-    "under the profiler only|no pair of measurements|the host sets the pace|times as fast: check"
-    "|the host runs ahead|waiting for the last to arrive|it cannot get faster than recorded"
-    "|were not recorded: they take"
-)
-"""Warnings that are said of right answers as well: no doubt about this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +96,9 @@ def _verdict(case: Case, base: Run, graph: foretrace.Graph | Exception, change: 
     )
 
 
-def doubts_of(prediction: Any) -> tuple[str, ...]:
-    """Return why this very answer may be wrong, as the tool says."""
-    if hasattr(prediction, "doubts"):
-        return tuple(str(doubt) for doubt in prediction.doubts)
-    return tuple(text for text in prediction.warnings if not REMARKS.search(text))
+def doubts_of(prediction: foretrace.Prediction) -> tuple[str, ...]:
+    """Return why this very answer may be wrong, as the tool says; warnings are true of any."""
+    return tuple(str(doubt) for doubt in prediction.doubts)
 
 
 def regime(run: Run) -> str:

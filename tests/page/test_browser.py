@@ -9,6 +9,7 @@ import pytest
 
 from foretrace.analysis.baseline import replay_baseline, run_experiment
 from foretrace.graph.literal import literal
+from foretrace.graph.state import Doubt
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
 from foretrace.page.server import ServedTrace, Site, listen
@@ -17,6 +18,7 @@ from tests.support.browser import chromium, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PHONE = {"viewport": {"width": 375, "height": 700}, "has_touch": True, "is_mobile": True}
 HOSTILE = "<img src=x onerror=alert(1)>gemm"
@@ -78,6 +80,20 @@ def test_the_page_loads_clean(browser: Any, address: str, scheme: str) -> None:
         assert page.locator(".figure").nth(2).inner_text().startswith("2.00×")
         paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (sum(map(int, paper[4:-1].split(", "))) < 384) == (scheme == "dark")
+
+
+def test_doubts_stand_before_the_numbers(browser: Any, tmp_path: Path) -> None:
+    """Whatever a recording leaves open is read first; a page without doubts has no such part."""
+    doubt = Doubt("steps-guessed", "that is a guess", "step 3")
+    graph = GRAPH.with_state(doubts=(doubt,))
+    path = tmp_path / "report.html"
+    data = view(run_experiment(graph, SCENARIO)) | outlook(replay_baseline(graph))
+    write_page({**data, "version": "0"}, "text", path)
+
+    with opened(browser, path.as_uri()) as page:
+        first = page.locator("section").first
+        assert first.get_attribute("id") == "doubts"
+        assert "steps-guessed, step 3: that is a guess" in first.inner_text()
 
 
 def test_names_of_the_trace_stay_text(browser: Any, address: str) -> None:

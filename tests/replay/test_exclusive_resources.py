@@ -74,6 +74,16 @@ def test_saturating_kernel_is_waited_for_by_all() -> None:
     assert contention(graph, sm_contention=False)[0] == [-1, -1, -1]
 
 
+def test_stream_that_was_seen_to_run_beside_finds_room() -> None:
+    """Its kernel starts 2 into the 10 of one that fills the device; the other one at its end."""
+    columns = {"fill": [2.0, 0.1, 0.1], "start_ns": [0, 2, 10]}
+    graph = literal(
+        [(name, "kernel", n, 10, None) for n, name in enumerate("abc")], columns=columns
+    )
+
+    assert contention(graph) == ([0, -1, 0], [True, False, False])
+
+
 def test_small_kernels_run_side_by_side() -> None:
     """Nobody fills the device, or it is not known."""
     small = literal(

@@ -120,6 +120,21 @@ def test_queue_longer_than_the_window_reaches_back_several() -> None:
     assert edges_of(program, "queue") == [(1, 2, 1, 0, START_START), (3, 0, 2, 0, START_START)]
 
 
+def test_graph_takes_one_place_of_the_queue() -> None:
+    """Call 0 launches kernels 1 and 2: with depth 1, call 3 waits for the first of them only."""
+    graph = literal(
+        [LAUNCH, GEMM, GEMM, LAUNCH, GEMM],
+        [(0, 1, "launch"), (0, 2, "launch"), (3, 4, "launch")],
+        columns={"start_ns": [0, 6, 16, 5, 26]},
+        platform=Platform(queue_depth=1),
+    )
+
+    assert edges_of(lower(graph, 2), "queue") == [
+        (1, 3, 0, 0, START_START),
+        (4, 0, 1, 0, START_START),
+    ]
+
+
 def test_queue_rule_off() -> None:
     """Launches run ahead without limit."""
     graph = replace(job(depth=1), rules=Rules(launch_queue=False))

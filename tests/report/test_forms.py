@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.baseline import Measured
+from foretrace.analysis.measured_step import Measured
 from foretrace.analysis.validation import Validation
+from foretrace.graph.state import Doubt
 from foretrace.report.forms import as_json, as_text
 from tests.support.measured.predictions import PREDICTION
 
@@ -20,6 +22,20 @@ def test_a_larger_batch_is_compared_by_samples() -> None:
     assert "measured   10.00 ms  without the profiler\n" in text
     assert "Cost of the work after: 60.0% roofline, 40.0% recorded\n" in text
     assert "Assumes\n  - linear above saturation\n" in text
+
+
+def test_doubts_come_first() -> None:
+    """Below the heading, before the numbers; where there are none, no word of them."""
+    doubt = Doubt("outlier-step", "one step took 5 ms", "step 3")
+    doubted = replace(PREDICTION, doubts=(doubt,))
+    shown = as_text(doubted).splitlines()
+
+    assert shown[1:3] == ["Doubts", "  - outlier-step, step 3: one step took 5 ms"]
+    assert shown[3].startswith("  measured")
+    assert "Doubts" not in as_text(PREDICTION)
+    assert json.loads(as_json(doubted))["doubts"] == [
+        {"code": "outlier-step", "text": "one step took 5 ms", "place": "step 3"}
+    ]
 
 
 def test_half_a_percent_is_no_gain() -> None:

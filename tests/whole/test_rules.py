@@ -50,6 +50,19 @@ def test_waiting_is_no_work() -> None:
     assert step_ms(recording, 1 / 3, split_waiting=False) == 1.0
 
 
+def test_wait_that_nothing_explains_is_kept() -> None:
+    """A download starts 590 µs after the kernel: kernels twice as fast save 50 of 720 µs.
+
+    Without the rule the stream would go on at once.
+    """
+    rows = [call(0, 4, 1), kernel(10, 100, 1), call(5, 704, 2, name="cudaMemcpyAsync")]
+    rows += [copy(700, 5, 2, "DtoH (Device -> Pageable)")]
+    recording = trace(steps(STEPS, 720, rows))
+
+    assert step_ms(recording, 0.5) == pytest.approx(0.670, abs=0.001)
+    assert step_ms(recording, 0.5, untraced_waits=False) == pytest.approx(0.080, abs=0.001)
+
+
 def queued_recording() -> Trace:
     """1,500 kernels of 100 µs on stream 7, then 120 ms on stream 8: a launch blocks at 1,023."""
     rows: list[Row] = []
@@ -133,6 +146,21 @@ def test_stream_waits_for_what_the_host_launched_before() -> None:
     assert set(edges["rule"][edges["kind"] == "event"]) == {"inferred"}
 
 
+def test_branch_of_a_graph_waits_for_the_kernel_that_ends_before_it() -> None:
+    """Its 180 µs follow the eighth of nine kernels on the other stream: twice as fast, 0.514 ms.
+
+    Without the rule the branch begins with its graph, and the nine kernels alone take 0.4735.
+    """
+    rows = [call(0, 10, 1, name="cudaGraphLaunch")]
+    rows += [kernel(10 + 100 * n, 99, 1, name=f"k{n}") for n in range(9)]
+    rows += [kernel(810, 180, 1, name="side", stream=20), sync(10, 995)]
+    recording = trace(steps(STEPS, 1_000, rows))
+
+    assert step_ms(recording) == pytest.approx(1.0, abs=0.001)
+    assert step_ms(recording, 0.5) == pytest.approx(0.514)
+    assert step_ms(recording, 0.5, graph_branches=False) == pytest.approx(0.4735)
+
+
 def test_main_thread_waits_for_the_backward_thread() -> None:
     """The pause of the main thread is a join: 3 times as fast kernels shorten it by 400 µs."""
     rows = [
@@ -209,6 +237,41 @@ def test_slower_compute_hides_behind_the_loader(source: str) -> None:
         answers.append(round(replay(replace(graph, tasks=slower)).step_ns / 1e6, 1))
 
     assert answers == [10.0, 14.0]
+
+
+def burst_recording(waits: list[int]) -> Trace:
+    """Return steps that compute for 4 ms after a call of next() that waits so long, in ms."""
+    rows = []
+    at = 0
+    for number, wait in enumerate(waits):
+        took = 150 + 1_000 * wait
+        rows.append(note(f"ProfilerStep#{number + 7}", at, took + 4_000))
+        rows += [op(MULTI_FETCH, at, took), op("aten::conv2d", at + took, 4_000)]
+        at += took + 4_000
+    return trace(rows)
+
+
+@pytest.mark.parametrize(
+    ("waits", "off_ms"), [([0, 0, 8, 0], 8.15), ([0, 8, 0, 0, 0, 8, 0], 6.15)], ids=["one", "two"]
+)
+def test_workers_deliver_in_bursts(waits: list[int], off_ms: float) -> None:
+    """Four workers deliver together, every 24.6 ms: a step takes 6.15, however fast it computes.
+
+    The recording holds one burst, or two but more steps than from one to the next. Without the rule
+    a wait is work, and computing twice as fast saves 2 ms a step.
+    """
+    recording = burst_recording(waits)
+    answers = []
+    for rules in (Rules(), Rules(loader_edges=False)):
+        graph = build(recording, rules=rules)
+        compute = (graph.tasks["name"] == "aten::conv2d").to_numpy()
+        work = graph.tasks["work_ns"].to_numpy()
+        faster = graph.tasks.assign(work_ns=np.where(compute, work // 2, work))
+        answers.append(
+            [round(replay(each).step_ns / 1e6, 2) for each in (graph, replace(graph, tasks=faster))]
+        )
+
+    assert answers == [[6.15, 6.15], [off_ms, off_ms - 2]]
 
 
 def gap_recording() -> Trace:
@@ -291,3 +354,22 @@ def test_scaled_changes_kernels_only() -> None:
 
     assert scaled(graph, 2).tasks["work_ns"].tolist()[-1] == 1_800_000
     assert scaled(graph, 2, "launch").tasks["work_ns"].tolist()[1] == 20_000
+
+
+@pytest.mark.parametrize(
+    ("launching", "waiting"),
+    [
+        ("musaLaunchKernel", "musaDeviceSynchronize"),
+        ("urEnqueueKernelLaunch", "urQueueFinish"),
+        ("zeCommandListAppendLaunchKernel", "zeCommandQueueSynchronize"),
+        ("aclrtLaunchKernel", "aclrtSynchronizeStream"),
+    ],
+)
+def test_runtimes_of_other_makers_wait(launching: str, waiting: str) -> None:
+    """As in the first rule: 3 times as fast, the step shrinks from 1 to 0.4 ms."""
+    rows = [call(0, 10, 1, name=launching), kernel(10, 900, 1), sync(10, 920, name=waiting)]
+    recording = trace(steps(STEPS, 1_000, rows))
+
+    assert step_ms(recording) == 1.0
+    assert step_ms(recording, 1 / 3) == 0.4
+    assert step_ms(recording, 1 / 3, split_waiting=False) == 1.0

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.accuracy.shaped_links import NetworkRow, at_pace, network_rows, pair_rows, series_ns
 from benchmarks.shaped_network.cell_archive import Cell, read_cells
-from foretrace.analysis.baseline import measured_step
+from foretrace.analysis.measured_step import measured_step
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from tests.support.measured.cells import cell, run

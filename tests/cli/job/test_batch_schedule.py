@@ -93,10 +93,10 @@ def test_a_recording_that_drifts_is_named(
 
     given = ["--schedule", "16*2", *traces, "--samples", "1024", "--json"]
     assert cli.run(["job", "regimes", str(path), *given]) == 0
-    told = [each.split(":")[0] for each in json.loads(capsys.readouterr().out)["warnings"]]
+    doubts = json.loads(capsys.readouterr().out)["doubts"]
 
-    assert "a.parquet" in told
-    assert "b.parquet" not in told
+    assert "a.parquet" in [each["place"].split(",")[0] for each in doubts]
+    assert "b.parquet" not in [each["place"].split(",")[0] for each in doubts]
 
 
 BAD_FILES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.analysis.baseline import Measured
+from foretrace.analysis.measured_step import Measured
 from foretrace.analysis.prediction import Prediction
 
 PREDICTION = Prediction(
