@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 class LoaderComparison(NamedTuple):
-    """A step in ms with so many workers, by the closed form and by the replay, where it applies."""
+    """A step in ms with so many workers, by the closed form and by the replay.
+
+    ``replay_ms`` is None where the what-if does not apply or its answer is doubted.
+    """
 
     workers: int
     form_ms: float
@@ -152,12 +155,15 @@ def compare_loaders(
     forms = [pace(means, storage, workers=count, hits=0.0, cores=cores) for count in counts]
     scenarios = [as_scenario(f"dataloader(workers={count})") for count in counts]
     return [
-        LoaderComparison(count, form.seconds * 1e3, _predicted_ms(outcome))
+        LoaderComparison(count, form.seconds * 1e3, _predicted_ms(outcome, baseline))
         for count, form, outcome in zip(
             counts, forms, predict_each(baseline, scenarios), strict=True
         )
     ]
 
 
-def _predicted_ms(outcome: Outcome) -> float | None:
-    return outcome.predicted_ns / 1e6 if isinstance(outcome, Prediction) else None
+def _predicted_ms(outcome: Outcome, baseline: Baseline) -> float | None:
+    """Return a prediction that is no more doubted than the recording itself."""
+    if not isinstance(outcome, Prediction) or set(outcome.doubts) - set(baseline.doubts):
+        return None
+    return outcome.predicted_ns / 1e6
