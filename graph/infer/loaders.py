@@ -40,6 +40,8 @@ SLACK_NS = 200_000
 """A hand-over may seem this much early: it happens just before a marker."""
 VIOLATIONS = 0.02
 """Share of hand-overs that may contradict an offset (clock noise)."""
+ENOUGH_FOR_ONE = 10
+"""Of so many hand-overs one may contradict an offset: a loop's last step is not like the others."""
 LEAST_STEPS = 2
 
 
@@ -105,8 +107,9 @@ def _couple_tightest(host: HostTasks, src: Ints, dst: Ints, kind: str) -> Coupli
         if both < enough:
             continue
         lead = host.start_ns[b[:both]] - host.end_ns[a[:both]]
-        if (lead < -SLACK_NS).mean() <= VIOLATIONS:
-            lag = int(np.clip(np.quantile(lead, VIOLATIONS), 0, HAND_OVER_NS))
+        early = lead < -SLACK_NS
+        if early.sum() <= max(VIOLATIONS * both, both >= ENOUGH_FOR_ONE):
+            lag = int(np.clip(np.quantile(lead[~early], VIOLATIONS), 0, HAND_OVER_NS))
             return Coupling(src, dst, offset, lag, kind)
     return None
 
