@@ -161,6 +161,17 @@ class JobState:
     doubts: tuple[Doubt, ...] = field(
         default=(), metadata=_says("what of the recording may make answers from it wrong")
     )
+    latency_range: Any = field(
+        default=None,
+        metadata=_says(
+            "`Latency` of the recorded collectives, where a what-if needed it: likely, and a range",
+            "ns",
+        ),
+    )
+    latency_end: str = field(
+        default="likely",
+        metadata=_says("what `network` takes of it: least, likely or most"),
+    )
     samples_ratio: float | None = field(
         default=None,
         metadata=_says("samples of a step over those recorded, where a what-if changed them"),

@@ -106,6 +106,19 @@ class Experiment:
         """The replayed step after the change over the one before."""
         return self.after.step_ns / self.baseline.timeline.step_ns
 
+    @cached_property
+    def latency_ratios(self) -> tuple[float, ...]:
+        """The same with the latency of recorded collectives at either end of its range.
+
+        Empty unless `network` needed it.
+        """
+        if self.changed.state.latency_range is None:
+            return ()
+        before = self.baseline.timeline
+        ends = [before.graph.with_state(latency_end=end) for end in ("least", "most")]
+        after = [replay(apply(graph, self.scenario), like=before) for graph in ends]
+        return tuple(timeline.step_ns / before.step_ns for timeline in after)
+
     @property
     def samples(self) -> float:
         """How many times as many samples a step has afterwards."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.analysis.doubts import doubt_unsettled
+from foretrace.analysis.latency_doubts import doubt_latency
 from foretrace.analysis.loader_doubts import doubt_loader
 from foretrace.graph.state import Doubt
 
@@ -26,6 +27,7 @@ def doubt_change(experiment: Experiment) -> tuple[Doubt, ...]:
         *(() if is_unchanged else doubt_unsettled(after, "after the change")),
         *_doubt_many_times(experiment),
         *doubt_loader(experiment),
+        *doubt_latency(experiment),
     )
     return tuple(dict.fromkeys(doubts))
 

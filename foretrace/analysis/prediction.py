@@ -204,6 +204,8 @@ def predict_from(experiment: Experiment) -> Prediction:
     low, high = interval(prediction.predicted_ns, varied, wrong)
     if abs(missed) > DOUBTFUL:
         low, high = min(low, prediction.shifted_ns), max(high, prediction.shifted_ns)
+    ends = [ratio / experiment.ratio for ratio in experiment.latency_ratios]
+    low, high = low * min([1.0, *ends]), high * max([1.0, *ends])
     return replace(prediction, interval_ns=(low, max(high, loader_bound_ns(experiment))))
 
 

@@ -16,6 +16,7 @@ from foretrace.transforms.cluster.placement import (
 )
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.common.recast_collectives import recost
+from foretrace.transforms.distributed.common.recorded_latency import recorded_latency
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.workers import with_workers
 from foretrace.transforms.edit.parameters import positive
@@ -45,17 +46,18 @@ def network(
     Notes
     -----
     Assumes: each collective gets shorter or longer as its cost on the two networks says, alone on
-    its links. What was recorded on a network that nothing tells scales with its bytes: the shortest
-    collective is all latency, which no bandwidth changes.
+    its links. What was recorded on a network that nothing tells scales with its bytes, but for its
+    latency, which no bandwidth changes: collectives of several sizes tell it, else what is usual.
     Unknown: another algorithm or other buckets that one would choose for the other network.
     Source: the costs of collectives (docs/clusters.md); Daydream's bandwidth what-if (ATC 2020).
 
     Examples
     --------
     >>> from foretrace.graph.literal import literal
-    >>> graph = literal([("ncclAllReduce", "collective", 0, t, None) for t in (10, 50)])
+    >>> tasks = [("ncclAllReduce", "collective", 0, us * 1_000, None) for us in (12, 112)]
+    >>> graph = literal(tasks, columns={"bytes": [4e3, 4e6]})
     >>> network(graph, bandwidth=2.0).tasks.work_ns.tolist()
-    [10, 30]
+    [11950, 61950]
     """
     if bandwidth is None and latency is None:
         raise TransformError('network needs bandwidth=..., as in "25Gbps", or latency=... in us')
@@ -99,12 +101,12 @@ def _speed_up(
             "that of now, or say where it runs by ddp(workers=..., cluster=...)"
         )
     faster = positive("bandwidth", bandwidth)
+    latency_range = recorded_latency(graph, transfers)
+    stays = getattr(latency_range, f"{graph.state.latency_end}_ns")
     work = graph.tasks["work_ns"].to_numpy()
-    floor = work[transfers & (work > 0)].min(initial=np.iinfo(np.int64).max)
-    moved = np.maximum(work - floor, 0)
+    moved = np.maximum(work - stays, 0)
     where = transfers & (moved > 0)
-    factor = (np.minimum(work, floor) + moved / faster) / np.maximum(work, 1)
-    return add_note(
-        scale(graph, where, factor, cost="user"),
-        f"network: bytes pass {faster:g} times as fast, latency stays",
-    )
+    factor = (np.minimum(work, stays) + moved / faster) / np.maximum(work, 1)
+    changed = scale(graph, where, factor, cost="user").with_state(latency_range=latency_range)
+    text = f"network: bytes pass {faster:g} times as fast, {stays / 1_000:.3g} us of latency stay"
+    return add_note(changed, text)

@@ -48,14 +48,26 @@ def test_a_job_on_devices_keeps_what_nccl_does_to_kernels() -> None:
     assert replay(moved).step_ns > replay(here).step_ns
 
 
-def test_the_shortest_recorded_collective_is_all_latency() -> None:
-    """Of 10 and 50 the 40 on top pass four times as fast."""
+def test_the_latency_of_recorded_collectives_stays() -> None:
+    """Of 10 and 50 ns the 40 on top pass four times as fast: no latency is above the shortest."""
     graph = measured_collectives()
 
     changed = check_transform(network, graph, bandwidth=4.0)
 
     assert changed.tasks["work_ns"].tolist() == [10, 20]
     assert network(graph, bandwidth=1.0).tasks["work_ns"].tolist() == [10, 50]
+
+
+def test_collectives_of_one_size_are_not_all_latency() -> None:
+    """Of 100 us each, 16.85 are what is usual for two ranks; the ends of the range by request."""
+    tasks = [("ncclAllReduce", "collective", 0, 100_000, None)] * 2
+    graph = literal(tasks, columns={"bytes": [4e6, 4e6]})
+    ends = {
+        end: network(graph.with_state(latency_end=end), bandwidth=2.0).tasks["work_ns"].tolist()
+        for end in ("least", "likely", "most")
+    }
+
+    assert ends == {"least": [53_900] * 2, "likely": [58_425] * 2, "most": [68_200] * 2}
 
 
 @pytest.mark.parametrize(
