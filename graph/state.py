@@ -57,12 +57,19 @@ class Doubt(NamedTuple):
 
     ``code`` names the kind ("untraced-wait"), ``text`` says in a sentence what is missing, how much
     of a step it may be and what to record or pass instead; ``place`` where, such as "step 3, stream
-    7, before gemm". What is true of every answer is a warning, no doubt.
+    7, before gemm". ``share`` is how much of a step it is about, 0 where that is not known. What is
+    true of every answer is a warning, no doubt.
     """
 
     code: str
     text: str
     place: str = ""
+    share: float = 0.0
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What JSON holds of it."""
+        return {"code": self.code, "text": self.text, "place": self.place}
 
     def __str__(self) -> str:
         """Return it as reports say it.
@@ -171,6 +178,21 @@ class JobState:
     latency_end: str = field(
         default="likely",
         metadata=_says("what `network` takes of it: least, likely or most"),
+    )
+    untraced_call_ns: float = field(
+        default=0.0,
+        metadata=_says("of a step, what calls waited for something that no recording shows", "ns"),
+    )
+    assumed_launches: tuple[str, ...] = field(
+        default=(),
+        metadata=_says("calls that launch at an assumed cost: each one recorded waited"),
+    )
+    gap_range: tuple[float, float] | None = field(
+        default=None,
+        metadata=_says(
+            "least and most of the gap between kernels, over the usual one that is taken where the"
+            " recording shows none"
+        ),
     )
     samples_ratio: float | None = field(
         default=None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.analysis.doubts import doubt_recording
 from foretrace.analysis.measured_step import measured_step
+from foretrace.analysis.other_readings import read_otherwise
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.transforms.costs.activations import activations
@@ -100,6 +101,11 @@ class Experiment:
     def critical_path(self) -> dict[str, float]:
         """The ns of a replayed step by cause, after the change."""
         return self.after.breakdown("kind")
+
+    @cached_property
+    def other_steps_ns(self) -> dict[str, tuple[float, ...]]:
+        """Per code of a doubt the replayed steps if the recording is read otherwise."""
+        return read_otherwise(self.baseline.timeline, self.after)
 
     @property
     def ratio(self) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -206,6 +207,9 @@ def predict_from(experiment: Experiment) -> Prediction:
         low, high = min(low, prediction.shifted_ns), max(high, prediction.shifted_ns)
     ends = [ratio / experiment.ratio for ratio in experiment.latency_ratios]
     low, high = low * min([1.0, *ends]), high * max([1.0, *ends])
+    for other_ns in chain.from_iterable(experiment.other_steps_ns.values()):
+        other = prediction.predicted_ns * other_ns / after.step_ns
+        low, high = min(low, other), max(high, other)
     return replace(prediction, interval_ns=(low, max(high, loader_bound_ns(experiment))))
 
 

@@ -16,6 +16,7 @@ from foretrace.graph.state import Doubt
 from foretrace.graph.views import lane_names
 from foretrace.tracer.data_issues import disturbances
 from foretrace.tracer.step_stats import drift
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +134,7 @@ def _say_place(graph: Graph, parting: Parting) -> str:
 
 
 def _name(graph: Graph, task: int) -> str:
-    return str(graph.tasks["name"].iat[task])[:NAME_WIDTH]
+    return short(str(graph.tasks["name"].iat[task]), NAME_WIDTH)
 
 
 def _say_steps(graph: Graph) -> str:

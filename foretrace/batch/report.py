@@ -11,7 +11,7 @@ from foretrace.batch.compare import Comparison, as_pair, doubt
 from foretrace.batch.run import Batch
 from foretrace.graph.state import Doubt
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.number_format import duration, ms, percent, places, short
+from foretrace.report.number_format import duration, ms, percent, places
 from foretrace.report.text_layout import (
     BAD,
     CAUTION,
@@ -24,6 +24,7 @@ from foretrace.report.text_layout import (
     table,
     text,
 )
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +84,8 @@ def _list_doubts(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         asked[row.recording] += 1
         for each in _read_doubts(row):
-            said.setdefault((row.recording, str(Doubt(**each))), []).append(row.scenario)
+            written = str(Doubt(each["code"], each["text"], each["place"]))
+            said.setdefault((row.recording, written), []).append(row.scenario)
     return [
         f"{recording}{'' if len(of) == asked[recording] else ', ' + short(of[0], 50)}: {doubt}"
         for (recording, doubt), of in said.items()

@@ -139,7 +139,7 @@ def _predict(item: Item, job: Opened) -> Row:
         after_ns=after_ns,
         paper_ns=None if after_ns is None else predict_by_paper(job.plain, scenario),
         noise=job.noise,
-        doubts=json.dumps([doubt._asdict() for doubt in prediction.doubts]),
+        doubts=json.dumps([doubt.keys for doubt in prediction.doubts]),
         error=None,
         is_final=True,
     )

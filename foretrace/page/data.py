@@ -16,8 +16,9 @@ from foretrace.analysis.validated_errors import find_row, list_cost_sources, loa
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
 from foretrace.report.forms import as_keys
-from foretrace.report.number_format import NS_PER_MS, ms, percent, short
+from foretrace.report.number_format import NS_PER_MS, ms, percent
 from foretrace.transforms.edit.select import has_device
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from foretrace.analysis.baseline import Baseline, Experiment

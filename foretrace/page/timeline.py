@@ -14,8 +14,9 @@ import numpy as np
 
 from foretrace.analysis.explain import CAUSES, WAIT_CAUSES, task_causes
 from foretrace.graph.views import lane_names
-from foretrace.report.number_format import NS_PER_MS, short
+from foretrace.report.number_format import NS_PER_MS
 from foretrace.transforms.edit.columns import is_in
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from foretrace.analysis.advise import Advisory
 from foretrace.analysis.explain import Explanation
 from foretrace.analysis.sensitivity import Sensitivity
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.number_format import duration, ms, number, places, short
+from foretrace.report.number_format import duration, ms, number, places
 from foretrace.report.prediction import speedup_text
 from foretrace.report.text_layout import (
     ASIDE,
@@ -27,6 +27,7 @@ from foretrace.report.text_layout import (
     table,
     text,
 )
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

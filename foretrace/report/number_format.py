@@ -57,15 +57,6 @@ def share(part: float) -> str:
     return {"0.0%": "<0.1%", "100.0%": ">99.9%"}.get(shown, shown)
 
 
-def short(name: str, width: int = 90) -> str:
-    """Return *name*, cut to *width* characters.
-
-    >>> short("elementwise_kernel", 12)
-    'elementwise…'
-    """
-    return name if len(name) <= width else name[: width - 1] + "…"
-
-
 def size(count: float) -> str:
     """Return bytes in the unit that suits their number.
 

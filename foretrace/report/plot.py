@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.sensitivity import Sensitivity
 from foretrace.errors import ForetraceError
-from foretrace.report.number_format import NS_PER_MS, short
+from foretrace.report.number_format import NS_PER_MS
 from foretrace.util.atomic_write import check_writable, write_atomically
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from collections.abc import Callable

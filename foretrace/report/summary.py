@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.analysis.rank_pace import pace_setter
 from foretrace.analysis.summary import Summary
 from foretrace.report.dispatch import json_keys, text_blocks
-from foretrace.report.number_format import duration, ms, number, places, share, short, size
+from foretrace.report.number_format import duration, ms, number, places, share, size
 from foretrace.report.prediction import identity_facts, identity_keys, identity_path
 from foretrace.report.text_layout import (
     CAUTION,
@@ -19,6 +19,7 @@ from foretrace.report.text_layout import (
     note_list,
     table,
 )
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from foretrace.analysis.summary import Steps

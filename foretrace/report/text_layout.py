@@ -112,7 +112,7 @@ def doubt_list(doubts: Iterable[Doubt]) -> Blocks:
 
 def doubt_keys(doubts: Iterable[Doubt]) -> list[dict[str, str]]:
     """Return the JSON form of doubts."""
-    return [doubt._asdict() for doubt in doubts]
+    return [doubt.keys for doubt in doubts]
 
 
 def measured_fact(step: Measured, decimals: int) -> tuple[str, str, str]:

@@ -55,14 +55,17 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
             steps_from=_say_marker(rank),
             process_groups=_process_groups(rank, chosen) if len(meta.ranks) > 1 else None,
             loader=rank.workers.seen if rank.workers else None,
+            untraced_call_ns=float(rank.waits.untraced_ns[chosen.host].sum() / window.steps),
+            assumed_launches=rank.waits.assumed,
+            gap_range=rank.gap_range,
             doubts=(
+                *doubt_file(meta),
                 *window.doubts,
                 *(rank.workers.doubts if rank.workers else ()),
                 *rank.waits.doubts,
                 *doubt_waits(rank, chosen),
                 *doubt_graphs(rank, chosen),
                 *doubt_missing_work(rank.events, rank.host, rank.devices, window),
-                *doubt_file(meta),
             ),
         ),
     )

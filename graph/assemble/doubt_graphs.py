@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.graph.assemble.doubt_waits import NAME_WIDTH
 from foretrace.graph.infer.graph_launches import list_launches_with_graphs
 from foretrace.graph.state import Doubt
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +47,8 @@ def _doubt_late(rank: InferredRank, chosen: Selection, window_ns: int) -> tuple[
         "recording does not tell what it waits for: the delay is kept whatever changes; record "
         "the graph's kernels without capturing them"
     )
-    return (Doubt("graph-branch", text, _place(rank, branches.late[here][np.argmax(late_ns)])),)
+    place = _place(rank, branches.late[here][np.argmax(late_ns)])
+    return (Doubt("graph-branch", text, place, float(late_ns.sum() / window_ns)),)
 
 
 def _doubt_joins(rank: InferredRank, chosen: Selection, window_ns: int) -> tuple[Doubt, ...]:
@@ -65,11 +68,11 @@ def _doubt_joins(rank: InferredRank, chosen: Selection, window_ns: int) -> tuple
         "waits for which inside a graph is not recorded, so that a change of some of its kernels "
         "may be off by as much; record without capturing the graph to see it"
     )
-    return (Doubt("graph-dependencies", text, _place(rank, tasks[0])),)
+    return (Doubt("graph-dependencies", text, _place(rank, tasks[0]), float(share)),)
 
 
 def _place(rank: InferredRank, task: int) -> str:
     """Return a task's stream and name."""
     devices, events = rank.devices, rank.events
-    name = events.names[events.name[devices.event[task]]]
+    name = short(events.names[events.name[devices.event[task]]], NAME_WIDTH)
     return f"stream {devices.stream[task]}, {name}"

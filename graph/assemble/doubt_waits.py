@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.graph.state import Doubt
+from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MATTERS = 0.02
 """Share of the window that such waits must take to be worth a word."""
+NAME_WIDTH = 60
 
 
 def doubt_waits(rank: InferredRank, chosen: Selection) -> tuple[Doubt, ...]:
@@ -38,8 +40,8 @@ def _doubt_streams(rank: InferredRank, chosen: Selection) -> tuple[Doubt, ...]:
         return ()
     names = rank.events.name[devices.event]
     before = devices.before()
-    place = np.stack([devices.lane, np.where(before >= 0, names[before], -1), names])[:, waited]
-    _, group = np.unique(place, axis=1, return_inverse=True)
+    pair = np.stack([devices.lane, np.where(before >= 0, names[before], -1), names])[:, waited]
+    _, group = np.unique(pair, axis=1, return_inverse=True)
     spent = np.bincount(group.ravel(), weights=untraced[waited])
     task = int(waited[np.flatnonzero(group.ravel() == np.argmax(spent))[0]])
     text = (
@@ -49,7 +51,8 @@ def _doubt_streams(rank: InferredRank, chosen: Selection) -> tuple[Doubt, ...]:
     )
     after = f" after {_name(rank, before[task])}" if before[task] >= 0 else ""
     where = f"stream {devices.stream[task]}, before {_name(rank, task)}{after}"
-    return (Doubt("untraced-wait", text, _tell_step(rank, devices.start_ns[task]) + where),)
+    place = _tell_step(rank, devices.start_ns[task]) + where
+    return (Doubt("untraced-wait", text, place, _share(rank, wait.sum())),)
 
 
 def _doubt_calls(rank: InferredRank, chosen: Selection) -> tuple[Doubt, ...]:
@@ -64,22 +67,26 @@ def _doubt_calls(rank: InferredRank, chosen: Selection) -> tuple[Doubt, ...]:
         "process that uses the device to see its cause"
     )
     where = f"thread {host.thread[call]}, {events.names[events.name[host.event[call]]]}"
-    return (Doubt("untraced-wait", text, _tell_step(rank, host.start_ns[call]) + where),)
+    place = _tell_step(rank, host.start_ns[call]) + where
+    return (Doubt("untraced-wait", text, place, _share(rank, wait.sum())),)
 
 
 def _matters(rank: InferredRank, wait: Ints) -> bool:
-    return bool(wait.sum() > MATTERS * (rank.window.end_ns - rank.window.start_ns))
+    return bool(_share(rank, wait.sum()) > MATTERS)
+
+
+def _share(rank: InferredRank, wait_ns: float) -> float:
+    return float(wait_ns / max(rank.window.end_ns - rank.window.start_ns, 1))
 
 
 def _say(rank: InferredRank, wait_ns: float) -> str:
     """Return a time of the window per step, absolute and as a share."""
-    window = rank.window
-    share = wait_ns / max(window.end_ns - window.start_ns, 1)
-    return f"{wait_ns / window.steps / 1e6:,.3f} ms of a step ({share:.0%})"
+    each_ms = wait_ns / rank.window.steps / 1e6
+    return f"{each_ms:,.3f} ms of a step ({_share(rank, wait_ns):.0%})"
 
 
 def _name(rank: InferredRank, task: int) -> str:
-    return rank.events.names[rank.events.name[rank.devices.event[task]]]
+    return short(rank.events.names[rank.events.name[rank.devices.event[task]]], NAME_WIDTH)
 
 
 def _tell_step(rank: InferredRank, moment: int) -> str:

@@ -55,7 +55,8 @@ class Waits:
     ``event_task`` names the device task an event synchronisation waited for (−1: none).
     ``holds_lock`` marks calls that stall other threads' calls while they wait.
     ``return_ns`` is the time from the end of the awaited work to the return, per wait;
-    ``untraced_ns`` what a call waited for something that no recording shows.
+    ``untraced_ns`` what a call waited for something that no recording shows. ``assumed`` names the
+    launching APIs whose cost is a prior.
     """
 
     work_ns: Ints
@@ -70,6 +71,7 @@ class Waits:
     queue_depth: int | None = None
     counts: dict[str, int] = field(default_factory=dict)
     doubts: list[Doubt] = field(default_factory=list)
+    assumed: tuple[str, ...] = ()
 
     @classmethod
     def none(cls, host: HostTasks) -> Waits:

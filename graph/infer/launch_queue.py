@@ -99,7 +99,7 @@ def count_outstanding(
         np.maximum.at(outstanding, call, ahead)
         np.maximum.at(level, call, int(ahead.max()))
     most = int(outstanding.max(initial=0))
-    is_limited = most <= QUEUE_LIMIT + 1 and _is_nvidia(events, host, makers)
+    is_limited = most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers)
     return LaunchQueue(outstanding, level, is_limited)
 
 
@@ -134,7 +134,7 @@ def _find_unseen(host: HostTasks, entries: _Entries, called: Ints) -> Flags:
     return unseen
 
 
-def _is_nvidia(events: Events, host: HostTasks, makers: Sequence[Device]) -> bool:
+def is_nvidia(events: Events, host: HostTasks, makers: Sequence[Device]) -> bool:
     """Tell by the devices' names and the API; a recording may lack the names."""
     is_other = host.is_call & events.named(_OTHER_CALLS, host.event)
     return not is_other.any() and not any(_OTHER_MAKERS.search(each.name) for each in makers)

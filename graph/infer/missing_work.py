@@ -96,6 +96,7 @@ def doubt_missing_work(
                 "record more steps, and synchronise with the device before the profiler stops",
                 f"steps {step.min()} to {step.max()} of {window.steps} in the window, "
                 + _list_names(events, host, lost),
+                len(lost) / len(launches),
             )
         )
     unknown = np.flatnonzero(within & _is_unknown_call(events, host))

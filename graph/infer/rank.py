@@ -18,6 +18,7 @@ from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.graph_branches import find_graph_branches
 from foretrace.graph.infer.graph_launches import measure_returns_from_branches
 from foretrace.graph.infer.host_tasks import cut_host_tasks
+from foretrace.graph.infer.launch_queue import is_nvidia
 from foretrace.graph.infer.loader_pace import pace_window
 from foretrace.graph.infer.loader_workers import infer_loader_workers
 from foretrace.graph.infer.loaders import couple_units, find_marker_waits, find_units
@@ -27,6 +28,7 @@ from foretrace.graph.infer.steps import find_steps
 from foretrace.graph.infer.stream_events import estimate_event_lag, find_event_edges
 from foretrace.graph.infer.stream_gaps import (
     assign_stream_lags,
+    assume_kernel_gap,
     estimate_kernel_gaps,
     estimate_launch_lags,
 )
@@ -79,6 +81,7 @@ class InferredRank:
     window: StepWindow
     markers: Ints
     gaps: dict[tuple[str, str], int]
+    gap_range: tuple[float, float] | None
     stream_lags: Ints
     launch_lags: Ints
     plain_latency: int
@@ -171,6 +174,8 @@ def infer_rank(
     if rules.graph_branches:
         measure_returns_from_branches(devices, host, waits)
     gaps = estimate_kernel_gaps(devices, host) if rules.kernel_gap else {}
+    is_known = not (rules.kernel_gap and is_nvidia(events, host, trace.meta.devices))
+    gap_range = None if is_known else assume_kernel_gap(devices, gaps)
     from_start = rules.launch_from_start
     gates = find_event_edges(events, devices, host, threads.group) if rules.event_edges else None
     latency, plain_latency = estimate_launch_lags(
@@ -203,6 +208,7 @@ def infer_rank(
         window=window,
         markers=markers,
         gaps=gaps,
+        gap_range=gap_range,
         stream_lags=stream_lags,
         launch_lags=latency,
         plain_latency=plain_latency,

@@ -103,13 +103,14 @@ def find_untraced_waits(
 
     Causes are its launch, the task before it on its stream, what its stream waited for (*causes*),
     the copy engine, and kernels of other streams that ran meanwhile and may have left no room.
-    A stream's first recorded task may follow work that was launched before the recording. What
-    starts right after a collective, and a collective right after a kernel, waited for its data.
+    A stream's first recorded task may follow work that was launched before the recording, and one
+    whose launch is not recorded may have been launched late. What starts right after a collective,
+    and a collective right after a kernel, waited for its data.
     """
     ready = _find_ready(devices, host, waits, launch_lags, stream_lags)
     for cause in causes:
         np.maximum.at(ready, cause.dst, devices.end_ns[cause.src] + cause.lag_ns)
-    ready = np.where(ready > _LONG_AGO // 2, ready, devices.start_ns)
+    ready = np.where(_is_told(devices, waits), ready, devices.start_ns)
     suspects = np.flatnonzero(devices.start_ns - ready > IDLE_NS)
     free = ready.copy()
     for device in np.unique(devices.device[suspects]):
@@ -128,7 +129,7 @@ def find_untraced_waits(
 def _find_ready(
     devices: DeviceTasks, host: HostTasks, waits: Waits, launch_lags: Ints, stream_lags: Ints
 ) -> Ints:
-    """Return when launch and stream order allow each task to start; long ago: not known."""
+    """Return when launch and stream order allow each task to start; long ago: both unknown."""
     linked, is_first = devices.launch >= 0, devices.before() < 0
     ready = np.where(is_first, _LONG_AGO, find_reached(devices.end_ns, devices.lane) + stream_lags)
     if not len(host):
@@ -136,8 +137,20 @@ def _find_ready(
     call = np.where(linked, devices.launch, 0)
     is_held = waits.queued[call] | waits.locked[call]
     called = np.where(is_held, host.end_ns[call] - waits.work_ns[call], host.start_ns[call])
-    told = linked & (~is_first | (waits.wait[call] == OWN))
-    return np.maximum(ready, np.where(told, called + launch_lags, _LONG_AGO))
+    return np.maximum(ready, np.where(linked, called + launch_lags, _LONG_AGO))
+
+
+def _is_told(devices: DeviceTasks, waits: Waits) -> Flags:
+    """Tell which tasks' launch, and the work before them, are both recorded.
+
+    No work precedes the first task of a stream for which its own call waited. Where no task has a
+    launch, none is missing.
+    """
+    linked, is_first = devices.launch >= 0, devices.before() < 0
+    if not linked.any():
+        return ~is_first
+    waited = linked & (waits.wait[np.where(linked, devices.launch, 0)] == OWN)
+    return linked & (~is_first | waited)
 
 
 def _find_room(events: Events, devices: DeviceTasks, tasks: Ints, ready: Ints) -> Ints:

@@ -143,13 +143,14 @@ def _explain_full_queue(
     guessed = np.flatnonzero(waits.queued & calls.is_guess)
     if len(guessed):
         names = np.unique(events.name[host.event[guessed]])
+        waits.assumed = tuple(events.names[name] for name in names.tolist())
         cost = calls.usual_ns[guessed].max() / 1_000
         waits.doubts.append(
             Doubt(
                 "launch-cost-unknown",
                 f"every launch waited for a full launch queue, none shows what it costs by itself: "
                 f"{cost:.0f} us are assumed; record steps before the queue is full",
-                ", ".join(events.names[name] for name in names.tolist()),
+                ", ".join(waits.assumed),
             )
         )
 

@@ -6,7 +6,6 @@ the transfer: the last rank to arrive shows how long the transfer takes.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from foretrace.errors import GraphError
 from foretrace.graph.model import EDGE_COLUMNS, LANE_COLUMNS, TASK_COLUMNS, Graph
+from foretrace.graph.ranks.join_doubts import join_doubts
 from foretrace.graph.ranks.match_collectives import Transfers, leave_out, match_collectives
 from foretrace.graph.ranks.single_step import repeat_window
 from foretrace.graph.ranks.step_barrier import join_step_starts
@@ -63,7 +63,7 @@ def merge_ranks(graphs: Sequence[Graph]) -> Graph:
         share = 1 - transfers.duration_ns[transfers.transfer].sum() / max(spent, 1)
         notes.append(f"{share:.0%} of the ranks' collective time is waiting for the last to arrive")
     joined = replace(joined, notes=tuple(notes)).with_state(
-        process_groups=None, doubts=_join_doubts(graphs, matched.doubts)
+        process_groups=None, doubts=(*join_doubts(graphs), *matched.doubts)
     )
     joined = join_step_starts(joined)
     together = joined if transfers is None else _let_meet(joined, transfers)
@@ -94,22 +94,6 @@ def _doubt_meetings(graph: Graph, given_up: Sequence[int]) -> Graph:
     name, step = graph.tasks["name"].iloc[row], graph.tasks["step"].iloc[row]
     doubt = Doubt("ranks-deadlock", text, f"step {step}, {name}")
     return graph.with_state(doubts=(*graph.state.doubts, doubt))
-
-
-def _join_doubts(graphs: Sequence[Graph], more: Sequence[Doubt]) -> tuple[Doubt, ...]:
-    """Return the doubts of all ranks, each with the rank it is about unless all have it."""
-    of_rank = [(graph, doubt) for graph in graphs for doubt in graph.state.doubts]
-    counts = Counter(doubt for _, doubt in of_rank)
-    named = [
-        doubt if counts[doubt] == len(graphs) else _name_rank(doubt, graph)
-        for graph, doubt in of_rank
-    ]
-    return (*dict.fromkeys(named), *more)
-
-
-def _name_rank(doubt: Doubt, graph: Graph) -> Doubt:
-    rank = f"rank {graph.lanes['rank'].iloc[0]}"
-    return doubt._replace(place=f"{rank}, {doubt.place}" if doubt.place else rank)
 
 
 def _stack_ranks(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
@@ -145,8 +129,20 @@ def _stack_ranks(graphs: Sequence[Graph]) -> tuple[Graph, Ints]:
         platform=platform,
         notes=tuple(dict.fromkeys(note for graph in graphs for note in graph.notes)),
     )
-    doubts = dict.fromkeys(doubt for graph in graphs for doubt in graph.state.doubts)
-    return joined.with_state(doubts=tuple(doubts)), row
+    return _join_states(joined, graphs), row
+
+
+def _join_states(joined: Graph, graphs: Sequence[Graph]) -> Graph:
+    """Return *joined* with what is known of any of its ranks."""
+    states = [graph.state for graph in graphs]
+    doubts = dict.fromkeys(doubt for state in states for doubt in state.doubts)
+    assumed = dict.fromkeys(name for state in states for name in state.assumed_launches)
+    return joined.with_state(
+        doubts=tuple(doubts),
+        assumed_launches=tuple(assumed),
+        gap_range=next((state.gap_range for state in states if state.gap_range), None),
+        untraced_call_ns=max(state.untraced_call_ns for state in states),
+    )
 
 
 def _shift(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:

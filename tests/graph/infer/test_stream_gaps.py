@@ -9,6 +9,7 @@ from foretrace.graph.infer.stream_events import find_event_edges
 from foretrace.graph.infer.stream_gaps import (
     DEFAULT_LATENCY_NS,
     assign_stream_lags,
+    assume_kernel_gap,
     estimate_kernel_gaps,
     estimate_launch_lags,
 )
@@ -55,6 +56,34 @@ def test_pause_of_a_late_launch_is_no_gap() -> None:
 
     assert estimate_kernel_gaps(devices, host) == {}
     assert assign_stream_lags(devices, {}).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("pause", "gap_us", "least", "most"), [(7.0, 1.4, 0.9, 2.5), (2.0, 1.4, 0.9, 2.0), (0, 0, 0, 0)]
+)
+def test_gap_that_was_never_recorded_is_the_usual_one(
+    pause: float, gap_us: float, least: float, most: float
+) -> None:
+    """No kernel waited for another one. The gap is no longer than their pauses."""
+    rows = [call(9 + 20 * n, 1, n) for n in range(5)]
+    rows += [kernel(10 + 20 * n, 20 - pause, n) for n in range(5)]
+    _, host, devices = parsed(rows)
+    gaps: dict[tuple[str, str], int] = {}
+    found = assume_kernel_gap(devices, gaps)
+
+    assert estimate_kernel_gaps(devices, host) == {}
+    assert gaps == ({("kernel", "kernel"): gap_us * 1_000} if gap_us else {})
+    assert found == (pytest.approx((least / gap_us, most / gap_us)) if gap_us else None)
+
+
+def test_gap_that_was_recorded_is_not_assumed() -> None:
+    """That between a fill and a kernel tells as much; one after a copy does not."""
+    _, _, devices = parsed(launched(kernel(100, 10, 1), kernel(111, 10, 2)))
+    gaps = {("memset", "kernel"): 1_100}
+
+    assert assume_kernel_gap(devices, gaps) is None
+    assert gaps == {("memset", "kernel"): 1_100}
+    assert assume_kernel_gap(devices, {("memcpy", "kernel"): 9_000}) is not None
 
 
 def test_gap_while_another_stream_works_does_not_count() -> None:

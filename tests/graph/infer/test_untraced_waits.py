@@ -129,6 +129,21 @@ def test_first_task_of_a_stream_may_follow_what_was_launched_before() -> None:
     assert microseconds(waits_of(blocking).wait_ns) == [990]
 
 
+def test_first_task_of_a_stream_waits_for_its_own_launch() -> None:
+    """A kernel of stream 8 waits for an event of 110 µs, and is launched at 590 µs."""
+    rows = [call(0, 4, 1), kernel(10, 100, 1), call(590, 5, 2), kernel(600, 50, 2, stream=8)]
+
+    assert waits_of(rows, (0, 1)).wait_ns.tolist() == [0, 0]
+
+
+def test_task_whose_launch_is_not_recorded_may_have_been_launched_late() -> None:
+    """The second kernel has no call. Where there are no calls at all, none is missing."""
+    rows = [call(0, 4, 1), kernel(10, 100, 1), kernel(700, 50, -1)]
+
+    assert waits_of(rows).wait_ns.tolist() == [0, 0]
+    assert microseconds(waits_of(rows[1:]).wait_ns) == [0, 590]
+
+
 def late_copy() -> list[Row]:
     """Return a kernel until 110 µs, and a download that starts at 700 µs and blocks until 709."""
     rows = [call(0, 4, 1), kernel(10, 100, 1), call(5, 704, 2, name="cudaMemcpyAsync")]

@@ -235,3 +235,16 @@ def test_doubts_of_one_rank_name_it() -> None:
     told = [graphs[0].with_state(doubts=(both, one)), graphs[1].with_state(doubts=(both,))]
 
     assert merge_ranks(told).state.doubts == (both, Doubt("b", "of one", "rank 0, step 2"))
+
+
+def test_doubts_that_differ_by_numbers_are_told_once() -> None:
+    """The worst rank stands for both, with its place."""
+    graphs = [build(trace(steps(3, 600, step(compute)))) for compute in (100, 400)]
+    told = [
+        graph.with_state(doubts=(Doubt("w", f"waits {ms:.1f} ms", f"stream {ms:.0f}", ms / 10),))
+        for graph, ms in zip(graphs, (2, 3), strict=True)
+    ]
+
+    assert merge_ranks(told).state.doubts == (
+        Doubt("w", "waits 3.0 ms", "2 of 2 ranks, worst rank 0, stream 3", 0.3),
+    )
