@@ -89,7 +89,7 @@ class SeenLoader(NamedTuple):
     ``handover_seen``; the shortest call took ``shortest_ns``. ``waited`` tells whether batches were
     waited for: else nothing shows what one costs. ``burst_ns`` is the only wait of the recording
     where workers deliver together and it was too short to show after how many steps, and
-    ``others_ns`` a step without it; else 0.
+    ``others_ns`` a step without it; else 0. A batch may cost ``slack`` times as much as assumed.
     """
 
     handover_ns: int
@@ -98,6 +98,7 @@ class SeenLoader(NamedTuple):
     waited: bool
     burst_ns: int = 0
     others_ns: int = 0
+    slack: tuple[float, float] = (1.0, 1.0)
 
 
 def _says(meaning: str, unit: str = "") -> dict[str, str]:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.loader_readings import LONG_HANDOVER_NS, SHORT_HANDOVER_NS
 from foretrace.graph.state import Doubt
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.scenario import names
 
 if TYPE_CHECKING:
+
     from foretrace.analysis.baseline import Experiment
     from foretrace.transforms.scenario import Scenario
 
 MATTERS = 0.1
 """Share of the predicted step that what is not seen must be worth before it is doubted."""
-SHORT_HANDOVER_NS, LONG_HANDOVER_NS = 70_000, 1_400_000
-"""What taking over a batch took at least and at most in public recordings."""
 BINDS = 0.5
 """Share of the critical path that loading has where the loader sets the pace."""
 
@@ -42,21 +42,44 @@ def loader_bound_ns(experiment: Experiment) -> float:
     return float(bound * experiment.samples / _gain_of_host(experiment.scenario))
 
 
+def most_loading_ns(experiment: Experiment) -> float:
+    """Return what a step takes at most if workers were just fast enough, fewer of them included."""
+    fewer = 1.0
+    for what_if in experiment.scenario:
+        if what_if.name == "dataloader":
+            fewer = (_count_recorded(experiment) or 1) / max(what_if.parameters["workers"], 1)
+    return loader_bound_ns(experiment) * max(fewer, 1.0)
+
+
+def _count_recorded(experiment: Experiment) -> int | None:
+    """Return how many loader workers were recorded, as the recorder or whoever asks says."""
+    counted = (experiment.baseline.graph.meta.loader or {}).get("workers")
+    asked = (each.parameters.get("recorded_workers") for each in experiment.scenario)
+    return counted or next((each for each in asked if each), None)
+
+
+def _predict_ns(experiment: Experiment) -> float:
+    return experiment.baseline.measured.step_ns * experiment.ratio
+
+
 def doubt_loader(experiment: Experiment) -> tuple[Doubt, ...]:
     """Say where an answer rests on what the recording does not show of the loader's workers."""
-    seen = experiment.baseline.graph.state.loader
-    if seen is None:
+    if experiment.baseline.graph.state.loader is None:
         return ()
-    predicted_ns = experiment.baseline.measured.step_ns * experiment.ratio
+    return _doubt_cost(experiment) or _doubt_handover(experiment, _predict_ns(experiment))
+
+
+def _doubt_cost(experiment: Experiment) -> tuple[Doubt, ...]:
+    """Say that a batch may cost workers that were never waited for as much as a step allows."""
     bound = loader_bound_ns(experiment)
-    if bound > (1 + MATTERS) * predicted_ns:
+    if bound > (1 + MATTERS) * _predict_ns(experiment):
         text = (
             "no call of next() waited for the loader's workers, so that nothing shows what a batch"
             f" costs them: if they are just fast enough today, a step takes {bound / 1e6:.3f} ms;"
             " record with fewer workers"
         )
         return (Doubt("loader-cost-hidden", text, "next()"),)
-    return _doubt_handover(experiment, predicted_ns)
+    return ()
 
 
 def _doubt_handover(experiment: Experiment, predicted_ns: float) -> tuple[Doubt, ...]:
@@ -65,9 +88,10 @@ def _doubt_handover(experiment: Experiment, predicted_ns: float) -> tuple[Doubt,
     if seen is None or not _waits_for_calls(experiment, seen.handover_ns):
         return ()
     off = 0
+    takes_turns = (_count_recorded(experiment) or 1) > 1  # who waits for several does so in bursts
     if not seen.handover_seen:
         off = min(LONG_HANDOVER_NS, seen.shortest_ns) - seen.handover_ns
-    elif not seen.waited and "dataloader" in names(experiment.scenario):
+    elif not seen.waited and "dataloader" in names(experiment.scenario) and not takes_turns:
         off = seen.handover_ns - SHORT_HANDOVER_NS
     if off <= MATTERS * predicted_ns:
         return ()

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.analysis.loader_readings import read_bursts, read_handover
 from foretrace.errors import GraphError
 from foretrace.graph.assemble.edge_table import UNTRACED
+from foretrace.graph.infer.loader_workers import BURSTS
 from foretrace.replaying.replay import replay
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.primitives import edge_rows, scale_lags, whole_ns
 from foretrace.transforms.edit.select import launch_edges, on_device
+from foretrace.transforms.host.dataloader import HANDOVER_ASSUMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +148,8 @@ READINGS = {
     "untraced-wait": _read_waits,
     "graph-dependencies": _read_graphs,
     "launch-cost-unknown": _read_launches,
+    BURSTS: read_bursts,
+    HANDOVER_ASSUMED: read_handover,
     GAP_UNKNOWN: _read_gaps,
 }
 """By code of the doubt: replays before and after a change in, steps of other readings in ns out."""

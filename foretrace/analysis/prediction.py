@@ -16,7 +16,7 @@ import numpy as np
 from foretrace.analysis.baseline import run_experiment
 from foretrace.analysis.change_doubts import doubt_change
 from foretrace.analysis.doubts import name_doubts
-from foretrace.analysis.loader_doubts import loader_bound_ns
+from foretrace.analysis.loader_doubts import most_loading_ns
 from foretrace.analysis.measured_step import Measured
 from foretrace.analysis.replay_error import DOUBTFUL
 from foretrace.analysis.validated_errors import list_cost_sources, validated_error
@@ -210,7 +210,7 @@ def predict_from(experiment: Experiment) -> Prediction:
     for other_ns in chain.from_iterable(experiment.other_steps_ns.values()):
         other = prediction.predicted_ns * other_ns / after.step_ns
         low, high = min(low, other), max(high, other)
-    return replace(prediction, interval_ns=(low, max(high, loader_bound_ns(experiment))))
+    return replace(prediction, interval_ns=(low, max(high, most_loading_ns(experiment))))
 
 
 def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:

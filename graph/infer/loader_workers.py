@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.next_calls import Burst, NextCalls
     from foretrace.graph.infer.steps import StepBounds
 
-MATTERS = 0.05
+BURSTS = "loader-bursts"
+MATTERS = 0.1
 """Share of a step that what is not known of the loader must be worth before it is doubted."""
 
 
@@ -57,7 +58,9 @@ def infer_loader_workers(
     burst = find_burst(calls, steps) if cycle == 0 or cycle > steps.count else None
     if burst is not None:
         return _spread_burst(calls, burst, seen, workers)
-    doubts = () if cycle else _doubt_uneven(calls)
+    off = 0.0 if cycle else _measure_unevenness(calls)
+    seen = seen._replace(slack=(1 - off, 1 + off))
+    doubts = _doubt_uneven(calls, off)
     return LoaderWorkers(load_from_calls(calls), max(cycle, 1), 0, seen, doubts)
 
 
@@ -65,27 +68,31 @@ def _spread_burst(
     calls: NextCalls, burst: Burst, seen: SeenLoader, workers: int | None
 ) -> LoaderWorkers:
     """Spread the only wait over the steps until the next; as many as usual if nobody counted."""
-    every = workers or 1 << (burst.least - 1).bit_length()
+    every, *more = (workers,) if workers else burst.guess_workers()
     pace = round(burst.pace_ns(every))
-    seen = seen._replace(burst_ns=burst.wait_ns, others_ns=burst.others_ns)
+    least = burst.pace_ns(more[-1]) / pace if more else 1.0
+    seen = seen._replace(burst_ns=burst.wait_ns, others_ns=burst.others_ns, slack=(least, 1.0))
     loads = load_evenly(calls, pace)
-    off = 1 - burst.pace_ns(2 * every) / pace
-    if workers or off <= MATTERS:
+    if 1 - least <= MATTERS:
         return LoaderWorkers(loads, 1, pace, seen)
     text = (
         f"one call of next() waited {burst.wait_ns / 1e6:.3f} ms for the loader, the others for"
         f" nothing: its workers deliver together, and their number is not recorded; with {every} a"
-        f" step takes {pace / 1e6:.3f} ms, with {2 * every} {off:.0%} less; record"
+        f" step takes {pace / 1e6:.3f} ms, with {more[-1]} {1 - least:.0%} less; record"
         f" {2 * every} steps or more"
     )
-    doubt = Doubt("loader-bursts", text, f"next() of recorded step {burst.number}")
+    doubt = Doubt(BURSTS, text, f"next() of recorded step {burst.number}")
     return LoaderWorkers(loads, 1, pace, seen, (doubt,))
 
 
-def _doubt_uneven(calls: NextCalls) -> tuple[Doubt, ...]:
+def _measure_unevenness(calls: NextCalls) -> float:
+    """Return the share by which waits as uneven as these may make the mean step wrong."""
+    off = float(calls.took_ns.std()) / len(calls.took_ns) ** 0.5
+    return off / usual_pace(calls.end_ns)
+
+
+def _doubt_uneven(calls: NextCalls, off: float) -> tuple[Doubt, ...]:
     """Say that the mean step depends on how many of some long waits the recording caught."""
-    pace = usual_pace(calls.end_ns)
-    off = float(calls.took_ns.std()) / len(calls.took_ns) ** 0.5 / pace
     if off <= MATTERS:
         return ()
     longest = int(np.argmax(calls.took_ns))
@@ -94,4 +101,4 @@ def _doubt_uneven(calls: NextCalls) -> tuple[Doubt, ...]:
         f" {calls.took_ns.max() / 1e6:.3f} ms, and do not repeat: the mean step may be off by"
         f" {off:.0%}; record more steps"
     )
-    return (Doubt("loader-bursts", text, f"next() of recorded step {longest}"),)
+    return (Doubt(BURSTS, text, f"next() of recorded step {longest}"),)

@@ -37,7 +37,7 @@ LONGEST_NS = 2_000_000
 """… never more than this: unpickling and queue handling of one batch."""
 USUAL_HANDOVER_NS = 200_000
 """Taking over a batch that lies ready, where every call waited: 70 to 180 µs in public traces."""
-WAIT_SHARE = 0.01
+WAIT_SHARE = 0.02
 """Share of a step below which a wait is none."""
 EVEN = 0.05
 """Calls that differ by less than this share of a step are alike."""
@@ -75,17 +75,31 @@ class Burst(NamedTuple):
     """The only wait of a recording that is shorter than the time from one burst to the next.
 
     Call ``number`` waited ``wait_ns``; ``others_ns`` is a step without that. No other call waited,
-    so bursts lie ``least`` steps apart or more.
+    so bursts lie ``least`` steps apart or more. ``step`` is what the recorder counts that step as,
+    0 where it does not.
     """
 
     number: int
     wait_ns: int
     others_ns: int
     least: int
+    step: int = 0
 
     def pace_ns(self, workers: int) -> float:
         """Return the mean step when *workers* deliver together."""
         return self.others_ns + self.wait_ns / workers
+
+    def guess_workers(self) -> tuple[int, ...]:
+        """Return how many workers there may be, a power of two as usual, the fewest first.
+
+        All begin at once with batch 0, and each makes every so-manieth from then on: as long as
+        they deliver together, it is a batch whose number is a multiple of theirs that is waited
+        for. Steps that are counted from another batch on mostly fit no number of workers.
+        """
+        fewest = 1 << (self.least - 1).bit_length()
+        usual = (fewest, 2 * fewest, 4 * fewest)
+        fitting = tuple(each for each in usual if self.step and self.step % each == 0)
+        return fitting or usual[:2]
 
 
 def read_next_calls(events: Events, host: HostTasks, main: int) -> NextCalls | None:
@@ -165,7 +179,9 @@ def find_burst(calls: NextCalls, steps: StepBounds) -> Burst | None:
     wait = np.clip(took - calls.own_ns, 0, None)
     whole = steps.count
     others = int(np.median(np.diff(steps.starts_ns) - wait[:whole]))
-    return Burst(number, int(wait[number]), others, max(number, len(took) - 1 - number) + 1)
+    least = max(number, len(took) - 1 - number) + 1
+    step = 0 if steps.numbers is None else int(steps.numbers[number])
+    return Burst(number, int(wait[number]), others, least, step)
 
 
 def keep_whole_cycles(good: Flags, first: int, cycle: int) -> int:

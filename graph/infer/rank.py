@@ -135,8 +135,9 @@ def infer_ranks(
 def _keep_steps(rank: InferredRank, span: tuple[int, int]) -> InferredRank:
     """Return *rank* with the steps in *span* as its window."""
     window = choose_window(rank.steps, rank.host, rank.devices, span, 0)
-    if rank.workers and rank.workers.pace_ns:
-        window = pace_window(window, rank.host, rank.devices, rank.workers.pace_ns)
+    if rank.steps and rank.workers and rank.workers.pace_ns:
+        starts, pace = rank.steps.starts_ns, rank.workers.pace_ns
+        window = pace_window(window, starts, rank.host, rank.devices, pace)
     return replace(rank, window=window)
 
 
@@ -195,8 +196,8 @@ def infer_rank(
     workers = infer_loader_workers(events, host, steps, _count_workers(trace)) if seen else None
     cycle = workers.cycle if workers else 1
     window = choose_window(steps, host, devices, common, cycle=cycle)
-    if workers and workers.pace_ns:
-        window = pace_window(window, host, devices, workers.pace_ns)
+    if steps and workers and workers.pace_ns:
+        window = pace_window(window, steps.starts_ns, host, devices, workers.pace_ns)
     return InferredRank(
         number=number,
         events=events,

@@ -117,7 +117,7 @@ def choose_window(
         first = keep_whole_cycles(good[begin:last], first - begin, cycle) + begin
     span = starts[first : last + 1]
     host_ns = float(span[-1] - span[0]) / (last - first)
-    device_starts = _find_device_starts(starts, host, devices)[first : last + 1]
+    device_starts = find_device_starts(starts, host, devices)[first : last + 1]
     device_ns = _mean_period(device_starts)
     measured, samples = host_ns, np.diff(span)
     if device_ns > RUN_AHEAD * _mean_period(np.where(np.isfinite(device_starts), span, np.nan)):
@@ -245,7 +245,7 @@ def _find_longest_run(good: NDArray[np.bool_], first: int) -> tuple[int, int]:
     return first + int(begin[pick]), first + int(end[pick])
 
 
-def _find_device_starts(starts: Ints, host: HostTasks, devices: DeviceTasks) -> NDArray[np.float64]:
+def find_device_starts(starts: Ints, host: HostTasks, devices: DeviceTasks) -> NDArray[np.float64]:
     """When each step's first task on the busiest stream could have begun; NaN where it has none.
 
     A host that pauses before it launches makes an idle device late: that is no pace of the device.

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from foretrace.analysis.baseline import run_experiment
-from foretrace.analysis.loader_doubts import doubt_loader, loader_bound_ns
+from foretrace.analysis.loader_doubts import doubt_loader, loader_bound_ns, most_loading_ns
 from foretrace.analysis.prediction import predict
 from foretrace.graph.literal import literal
-from foretrace.graph.state import SeenLoader
+from foretrace.graph.state import Doubt, SeenLoader
 from tests.support.jobs.simple import META
 
 if TYPE_CHECKING:
@@ -72,6 +72,17 @@ def test_recorder_that_timed_a_batch_tells_more() -> None:
     assert doubts == [[], ["loader-cost-hidden"]]
 
 
+@pytest.mark.parametrize(("workers", "most"), [(8, 10), (4, 10), (2, 20), (1, 40)])
+def test_interval_reaches_as_far_as_fewer_workers_may_take(workers: int, most: float) -> None:
+    """A batch costs one of 4 workers 4 steps of 10 ms at most."""
+    what_if = f"dataloader(workers={workers}, recorded_workers=4)"
+    experiment = run_experiment(job(NEVER_WAITED), what_if)
+    prediction = predict(job(NEVER_WAITED), what_if)
+
+    assert most_loading_ns(experiment) == most * MS
+    assert prediction.interval_ns[1] >= most * MS
+
+
 @pytest.mark.parametrize(
     "seen", [None, NEVER_WAITED._replace(waited=True)], ids=["no workers", "waited for"]
 )
@@ -96,10 +107,95 @@ def test_hand_over_that_no_call_shows_is_doubted_once_it_counts(
     assert [doubt.code for doubt in doubt_loader(experiment)] == codes
 
 
-@pytest.mark.parametrize(("handover", "codes"), [(2, ["loader-handover-hidden"]), (1, [])])
-def test_calls_that_never_waited_may_have_waited_all(handover: int, codes: list[str]) -> None:
-    """If their 2 ms are waiting, more workers save most of it; 1 ms is little of 10."""
+@pytest.mark.parametrize(
+    ("handover", "recorded", "codes"),
+    [(2, 1, ["loader-handover-hidden"]), (2, 4, []), (1, 1, [])],
+)
+def test_calls_that_never_waited_may_have_waited_all(
+    handover: int, recorded: int, codes: list[str]
+) -> None:
+    """If 2 ms are waiting for one worker, more of them save most of it; 1 ms is little of 10.
+
+    Several deliver in bursts: calls that take as long as each other waited for none of them.
+    """
     seen = NEVER_WAITED._replace(handover_ns=handover * MS)
-    experiment = run_experiment(job(seen, handover), "dataloader(workers=8, recorded_workers=4)")
+    what_if = f"dataloader(workers=8, recorded_workers={recorded})"
+    experiment = run_experiment(job(seen, handover), what_if)
 
     assert [doubt.code for doubt in doubt_loader(experiment)] == codes
+
+
+def bursting(slack: tuple[float, float], **loader: int) -> Graph:
+    """Build a step of 2 ms of host and 2 of a kernel; a batch costs 10, or *slack* times that.
+
+    One call waited 24 ms for what 4 workers delivered together.
+    """
+    tasks = [
+        ("next", "host", 0, 0, "load"),
+        ("train", "host", 0, 2 * MS, "forward"),
+        ("cudaLaunchKernel", "launch", 0, 0, "forward"),
+        ("gemm", "kernel", 1, 2 * MS, "forward"),
+        ("sync", "sync", 0, 0, "forward"),
+        ("batch", "load", 2, 10 * MS, "load"),
+    ]
+    graph = literal(
+        tasks,
+        [(2, 3, "launch", 0), (3, 4, "return", 0), (5, 0, "data", 0)],
+        meta=replace(META, loader=dict(loader) or None),
+        wrap=True,
+        measured_step_ns=10.0 * MS,
+    )
+    seen = SeenLoader(0, handover_seen=True, shortest_ns=0, waited=True, slack=slack)
+    seen = seen._replace(burst_ns=24 * MS, others_ns=4 * MS)
+    doubt = Doubt("loader-bursts", "their number is not recorded")
+    return graph.with_state(loader=seen, doubts=(doubt,))
+
+
+@pytest.mark.parametrize(
+    ("what_if", "codes", "low", "high"),
+    [
+        ("faster_host(speedup=1)", ["loader-bursts"], 7, 10),
+        ("faster_host(speedup=2)", ["loader-bursts"], 3.5, 5),  # workers too
+        ("faster_kernels(speedup=0.125)", [], 18, 18),  # 16 ms of a kernel hide all
+        ("dataloader(workers=8, recorded_workers=4)", [], 5, 5),  # 40 ms a batch
+    ],
+)
+def test_bursts_are_doubted_where_the_answer_rests_on_them(
+    what_if: str, codes: list[str], low: float, high: float
+) -> None:
+    """A batch comes every 10 ms, or every 7: that is asked of the answer, and in its interval."""
+    experiment = run_experiment(bursting((0.7, 1.0)), what_if)
+    prediction = predict(bursting((0.7, 1.0)), what_if)
+
+    others = experiment.other_steps_ns["loader-bursts"] or (experiment.after.step_ns,)
+    assert [min(others) / MS, max(others) / MS] == pytest.approx([low, high])
+    assert [doubt.code for doubt in prediction.doubts] == codes
+    assert prediction.interval_ns[0] <= low * MS
+    assert prediction.interval_ns[1] >= high * MS
+
+
+def test_bursts_that_are_worth_little_are_not_doubted() -> None:
+    """Batches that cost 5 % less are less than 10 % of the step."""
+    assert predict(bursting((0.95, 1.0)), "faster_host(speedup=1)").doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("load", "compute", "codes", "least"),
+    [
+        (10, 20, ["loader-handover-assumed"], 20.07),  # 2.5 ms are much of 22.5 …
+        (10, 200, [], 200.07),  # … and little of 202.5
+        (100, 20, [], 50),  # two workers set the pace either way
+    ],
+)
+def test_assumed_hand_over_is_doubted_where_the_answer_rests_on_it(
+    load: int, compute: int, codes: list[str], least: float
+) -> None:
+    """It may take as little as 0.07 ms; the interval reaches that far."""
+    tasks = [("next", "host", 0, load * MS, "load"), ("train", "host", 0, compute * MS, "forward")]
+    graph = literal(tasks, meta=META, wrap=True, measured_step_ns=float((load + compute) * MS))
+    experiment = run_experiment(graph, "dataloader(workers=2)")
+    prediction = predict(graph, "dataloader(workers=2)")
+
+    assert experiment.other_steps_ns["loader-handover-assumed"] == pytest.approx((least * MS,))
+    assert [doubt.code for doubt in prediction.doubts] == codes
+    assert prediction.interval_ns[0] <= least * MS

@@ -136,6 +136,12 @@ def first_per_step(graph: Graph, where: Mask) -> Rows:
     return rows[order][first]
 
 
+def rank_of_tasks(graph: Graph) -> Rows:
+    """Return the rank of each task."""
+    rank = graph.lanes["rank"].to_numpy().astype(np.int64)
+    return rank[graph.tasks["lane"].to_numpy()]
+
+
 def device_tasks_matching(graph: Graph, pattern: str) -> Mask:
     """Return the kernels, copies and collectives whose name matches *pattern*.
 

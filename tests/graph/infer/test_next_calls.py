@@ -60,7 +60,8 @@ def read(took: Sequence[float], compute: float = 1_000) -> NextCalls:
         ([2_700, 2_600, 2_750], 1_000, 200, [1, 1, 1]),  # all do: the usual cost is assumed
         ([700, 720, 710], 1_000, 200, [1, 1, 1]),
         ([1_350, 1_370, 1_360], 90_000, 1_360, [0, 0, 0]),  # much data, hardly any of the step
-        ([90, 1_250, 85, 1_400], 130_000, 87, [0, 0, 0, 1]),  # less than 1 % of a step is no wait
+        ([90, 2_500, 85, 3_000], 130_000, 87, [0, 0, 0, 1]),  # less than 2 % of a step is no wait
+        ([40, 44, 79, 41], 2_200, 41, [0, 0, 0, 0]),  # uneven hand-overs are none either
     ],
 )
 def test_hand_over_is_what_calls_take_that_do_not_wait(
@@ -142,15 +143,41 @@ def test_single_burst_is_spread_over_the_steps_until_the_next() -> None:
     guessed = infer_loader_workers(events, host, steps, None)
     counted = infer_loader_workers(events, host, steps, 5)
 
-    assert burst == (3, 9_000_000, 1_150_000, 4)
+    assert burst == (3, 9_000_000, 1_150_000, 4, 10)
     assert guessed is not None
     assert counted is not None
     assert guessed.loads is not None
     assert (guessed.pace_ns, counted.pace_ns) == (3_400_000, 2_950_000)
     assert set(guessed.loads.work_ns.tolist()) == {3_400_000}
     assert [doubt.code for doubt in guessed.doubts] == ["loader-bursts"]
+    assert guessed.seen.slack[0] == pytest.approx((1_150 + 9_000 / 8) / 3_400)
+    assert counted.seen.slack == (1, 1)
     assert "record 8 steps or more" in guessed.doubts[0].text
     assert counted.doubts == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "workers", "codes"),
+    [
+        (9, (4,), []),  # the wait is for batch 12: 8 workers wait for batch 8 or 16
+        (13, (4, 8, 16), ["loader-bursts"]),  # batch 16: 4, 8 or 16 workers
+        (8, (4, 8), ["loader-bursts"]),  # batch 11 fits none: steps are counted from elsewhere
+    ],
+)
+def test_workers_that_deliver_together_begin_with_batch_0(
+    first: int, workers: tuple[int, ...], codes: list[str]
+) -> None:
+    """A batch that was waited for has a number that is a multiple of theirs."""
+    events, host, steps = record([150, 150, 150, 9_150, 150], first=first)
+    calls = read_next_calls(events, host, steps.thread)
+    assert calls is not None
+    burst = find_burst(calls, steps)
+    inferred = infer_loader_workers(events, host, steps, None)
+
+    assert burst is not None
+    assert inferred is not None
+    assert burst.guess_workers() == workers
+    assert [doubt.code for doubt in inferred.doubts] == codes
 
 
 def test_first_wait_of_a_job_is_the_start_of_its_loader() -> None:

@@ -215,7 +215,28 @@ def test_pace_that_is_known_from_elsewhere_is_the_measured_one(pace_us: int, mea
     rows = alternating(8)
     found = find_steps(select_events(trace(rows).events))
     _, host, devices = parsed(rows, found.rows if found else ())
-    paced = pace_window(choose_window(found, host, devices), host, devices, pace_us * 1_000)
+    assert found is not None
+    window = choose_window(found, host, devices)
+    paced = pace_window(window, found.starts_ns, host, devices, pace_us * 1_000)
 
     assert (paced.measured_ns, paced.host_ns) == (measured * 1_000, pace_us * 1_000)
     assert any("the host runs ahead" in text for text in paced.notes) == (pace_us < measured)
+
+
+@pytest.mark.parametrize(("pace_us", "measured"), [(90, 100), (120, 120)])
+def test_device_that_does_not_feel_bursts_of_the_loader_sets_the_pace(
+    pace_us: int, measured: int
+) -> None:
+    """It begins a step every 100 µs, 40 of them busy, while the host takes 60, 60 and 160."""
+    rows: list[Row] = []
+    for number, at in enumerate((0, 60, 220, 280, 340)):
+        rows.append(note(f"ProfilerStep#{number}", at, 60))
+        rows.append(call(at + 10, 5, number))
+        rows.append(kernel(100 * number + 30, 40, number))
+    found = find_steps(select_events(trace(rows).events))
+    assert found is not None
+    _, host, devices = parsed(rows, found.rows)
+    window = choose_window(found, host, devices)
+    paced = pace_window(window, found.starts_ns, host, devices, pace_us * 1_000)
+
+    assert paced.measured_ns == measured * 1_000

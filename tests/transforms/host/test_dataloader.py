@@ -78,13 +78,42 @@ def worker_job(**loader: Any) -> Graph:
 
 
 def test_recorded_workers_scale() -> None:
-    """80 ms of waiting per two steps with 2 workers: a batch takes 80 ms; 8 workers keep up."""
+    """80 ms of waiting per two steps with 2 workers: a batch takes 80 ms, and 8 make one in 10."""
     changed = check(dataloader(worker_job(workers=2), workers=8))
     loads = changed.tasks[changed.tasks["kind"] == "load"]
 
-    assert loads["work_ns"].tolist() == [80 * MS] * 2
+    assert loads["work_ns"].tolist() == [10 * MS] * 2
     assert changed.meta.loader == {"workers": 8, "prefetch": 2}
     assert (changed.tasks["name"].str.startswith("take")).sum() == 0
+
+
+@pytest.mark.parametrize(("recorded", "step"), [(2, 80), (0, 22.5)], ids=["workers", "own"])
+def test_each_rank_has_workers_of_its_own(recorded: int, step: float) -> None:
+    """Two ranks: 40 ms a step in each of them, of one of 2 workers or of the training process."""
+    tasks: list[Any] = []
+    for lane in (0, 2) if recorded else (0, 1):
+        who = ("load", lane + 1) if recorded else ("host", lane)
+        tasks += [("next", *who, 40 * MS, "load"), ("train", "host", lane, 20 * MS, "forward")]
+    edges = [(0, 1, "data", 0), (2, 3, "data", 0)] if recorded else []
+    meta = replace(META, loader={"workers": recorded} if recorded else None)
+    graph = literal(tasks, edges, meta=meta, wrap=True, measured_step_ns=60.0 * MS)
+    half = len(graph.lanes) // 2
+    role = ["main", "loader"][:half] * 2
+    lanes = graph.lanes.assign(rank=np.repeat([0, 1], half).astype(np.int16), role=role)
+    graph = replace(graph, lanes=lanes.astype({"role": "category"}))
+    changed = check(dataloader(graph, workers=1 if recorded else 4))
+
+    assert changed.lanes["rank"][changed.lanes["kind"] == "loader"].tolist()[-2:] == [0, 1]
+    assert replay(changed).step_ns == step * MS
+
+
+def test_many_workers_set_the_pace_however_few_steps_are_known() -> None:
+    """In bursts, 8 of them would deliver every 4 repetitions of two steps; they make one in 10."""
+    job = worker_job(workers=2)
+    quick = job.tasks["work_ns"].where(job.tasks["name"] != "train", MS)
+    changed = dataloader(replace(job, tasks=job.tasks.assign(work_ns=quick)), workers=8)
+
+    assert replay(changed).step_ns == 10 * MS
 
 
 def test_the_recorded_workers_cannot_be_overruled() -> None:
@@ -167,11 +196,3 @@ def test_one_burst_and_the_number_of_workers_tell_what_a_batch_costs() -> None:
     tasks = dataloader(graph, workers=1, recorded_workers=4).tasks
 
     assert tasks["work_ns"][tasks["kind"] == "load"].tolist() == [120 * MS] * 2
-
-
-@pytest.mark.parametrize(("compute", "codes"), [(20, ["loader-handover-assumed"]), (200, [])])
-def test_assumed_hand_over_is_doubted_where_it_matters(compute: int, codes: list[str]) -> None:
-    """2.5 ms are much of 22.5, and little of 202.5."""
-    changed = dataloader(loading(10, compute), workers=2)
-
-    assert [doubt.code for doubt in changed.state.doubts] == codes

@@ -1,0 +1,59 @@
+"""A replay after a change in; the steps, in ns, if its loader is read otherwise out.
+
+A recording that is too short for what workers deliver together leaves open what a batch costs, and
+one without workers what taking over from them does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from foretrace.replaying.replay import replay
+from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.edit.primitives import whole_ns
+from foretrace.transforms.edit.select import has_device
+from foretrace.transforms.host.dataloader import HANDOVER_CPU_NS, HANDOVER_NS, TAKE_OVER
+from foretrace.transforms.host.loader_processes import LOAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from foretrace.replaying.timeline import Timeline
+
+SHORT_HANDOVER_NS, LONG_HANDOVER_NS = 70_000, 1_400_000
+"""What taking over a batch took at least and at most in public recordings."""
+
+
+def read_bursts(_before: Timeline, after: Timeline) -> Iterator[float]:
+    """Let a batch cost the least and the most that recorded bursts leave open.
+
+    Who asks for another number of workers has said how many made one: then nothing is.
+    """
+    tasks, seen = after.graph.tasks, after.graph.state.loader
+    loads = is_in(tasks["kind"], "load")
+    if seen is None or not loads.any() or (seen.burst_ns and is_in(tasks["name"], LOAD).any()):
+        return
+    for share in seen.slack:
+        yield _replay_work(after, tasks["work_ns"].to_numpy() * np.where(loads, share, 1.0))
+
+
+def read_handover(_before: Timeline, after: Timeline) -> Iterator[float]:
+    """Let taking over a batch, where that is assumed, take as little as it did anywhere."""
+    tasks = after.graph.tasks
+    assumed = is_in(tasks["name"], TAKE_OVER) & is_in(tasks["cost"], "prior")
+    usual = HANDOVER_NS if has_device(after.graph) else HANDOVER_CPU_NS
+    work = tasks["work_ns"].to_numpy()
+    yield _replay_work(
+        after, np.where(assumed, np.maximum(work - usual + SHORT_HANDOVER_NS, 0), work)
+    )
+
+
+def _replay_work(after: Timeline, work: NDArray[np.float64]) -> float:
+    """Return the step with tasks that take *work*."""
+    tasks = after.graph.tasks.assign(work_ns=whole_ns(work))
+    return replay(replace(after.graph, tasks=tasks), like=after).step_ns
