@@ -14,7 +14,6 @@ from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.scenario import names
 
 if TYPE_CHECKING:
-
     from foretrace.analysis.baseline import Experiment
     from foretrace.transforms.scenario import Scenario
 
