@@ -82,6 +82,12 @@ DATA_ISSUES = (
         "no operator or call is shorter than 1,000 units: the times may be nanoseconds, "
         "and were read as microseconds",
     ),
+    Issue(
+        "times_in_longer_units",
+        "error",
+        "half of the operators and calls are shorter than 0.1 units: the times may be milliseconds "
+        "or seconds, and were read as microseconds",
+    ),
     Issue("several_processes", "info", "the file holds {n} processes: each counts as a rank"),
     Issue(
         "page_faults",

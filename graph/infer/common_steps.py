@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.infer.window import WARM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Span = tuple[int, int]
 
+LEAST_STEPS = 2
 LEAST_SHARE = 0.5
 """Of the markers of the rank that has fewer, that must have a partner when ranks are paired by
 time."""
@@ -53,15 +55,19 @@ def find_common_steps(ranks: Sequence[StepBounds | None]) -> list[Span | None]:
 def intersect_spans(commons: Sequence[Span], kept: Sequence[Span]) -> list[Span]:
     """Return what all ranks keep of the steps in *commons*: *kept* has what each does by itself.
 
-    Where they have no step in common, all keep what was common before.
+    Where that is no step, or one although more are common, all keep those that were common before,
+    but for the warm-up: each rank lost events of other steps, and one step shows no period.
 
     >>> intersect_spans([(0, 5), (2, 7)], [(1, 5), (3, 6)])
     [(1, 4), (3, 6)]
+    >>> intersect_spans([(0, 6), (2, 8)], [(0, 2), (3, 8)])
+    [(2, 6), (4, 8)]
     """
     first = max(span[0] - common[0] for span, common in zip(kept, commons, strict=True))
     last = min(span[1] - common[0] for span, common in zip(kept, commons, strict=True))
-    if last <= first:
-        return list(commons)
+    count = commons[0][1] - commons[0][0]
+    if last - first < min(LEAST_STEPS, count):
+        first, last = int(count * WARM_UP), count
     return [(common[0] + first, common[0] + last) for common in commons]
 
 

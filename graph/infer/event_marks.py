@@ -76,8 +76,9 @@ def find_marked_tasks(
 def find_lane_before(host: HostTasks, devices: DeviceTasks, calls: Ints) -> Ints:
     """Return the lane that the thread of each of *calls* launched on last; −1: none."""
     lane = np.full(len(host), -1, np.int64)
-    linked = devices.launch >= 0
-    lane[devices.launch[linked]] = devices.lane[linked]
+    linked = np.flatnonzero(devices.launch >= 0)
+    linked = linked[np.argsort(-devices.start_ns[linked], kind="stable")]
+    lane[devices.launch[linked]] = devices.lane[linked]  # of a graph: where it begins
     launchers = np.flatnonzero(lane >= 0)
     slot = np.searchsorted(launchers, calls) - 1
     if not len(launchers):

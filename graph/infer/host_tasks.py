@@ -32,12 +32,12 @@ _GROUPING = re.compile(r"^(ProfilerStep#|Optimizer\.|##)")
 _UNITS = re.compile(r"^enumerate\(DataLoader\)|^\[DALI\]\[Executor\] Run(CPU|Mixed|GPU)$")
 SYNC_CALLS = re.compile(
     r"^[a-z]+(Device|Ctx|Stream|Event)Synchronize|^aclrtSynchronize(Device|Stream|Event)"
-    r"|^ur(QueueFinish|EventWait)$|^ze(CommandQueue|CommandListHost|EventHost|Fence\w*)Synchronize"
+    r"|^(ur|pi)(QueueFinish|Events?Wait)$|^ze(CommandQueue|CommandListHost|EventHost|Fence\w*)Synchronize"
     r"|^(cuda|hip|musa)Free$"  # memory is given back when the device is done with it
 )
 """Of CUDA and those that took over its names, of Ascend, and of Intel's runtimes."""
 RECORD_EVENT_CALLS = re.compile(r"^[a-z]+EventRecord")
-WAIT_EVENT_CALLS = re.compile(r"^[a-z]+StreamWaitEvent|^urEnqueueEventsWait")
+WAIT_EVENT_CALLS = re.compile(r"^[a-z]+StreamWaitEvent|^(ur|pi)EnqueueEventsWait")
 
 
 @dataclass(frozen=True)

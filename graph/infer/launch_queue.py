@@ -43,7 +43,7 @@ BLOCKED_SHARE = 0.2
 LASTING_NS = 15_000
 """No launch lasts so long again and again unless it waits."""
 _OTHER_MAKERS = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d|\bgfx\d|Intel|Gaudi", re.IGNORECASE)
-_OTHER_CALLS = re.compile("^(hip|musa|ur|ze|acl)[A-Zr]")
+_OTHER_CALLS = re.compile("^(hip|musa|ur|pi|ze|acl)[A-Zr]")
 
 
 class LaunchQueue(NamedTuple):

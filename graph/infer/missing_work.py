@@ -35,7 +35,9 @@ LOST_SHARE = 0.02
 UNKNOWN_SHARE = 0.05
 """Of the window that a runtime may spend in calls of unknown meaning."""
 NAMED = 3
-_RUNTIME = re.compile(r"^(cuda|cu[A-Z]|hip|musa|mu[A-Z]|ur[A-Z]|ze[A-Z]|acl)|Loading|^nccl")
+_RUNTIME = re.compile(
+    r"^(cuda|cu[A-Z]|hip|musa|mu[A-Z]|ur[A-Z]|ze[A-Z]|pi[A-Z]|piext|acl)|Loading|^nccl"
+)
 """Calls whose names say whether they wait."""
 ADVICE = {
     "kineto": (
@@ -47,6 +49,7 @@ ADVICE = {
 DOUBTED_ISSUES = {
     "foreign_device_work": "foreign-device",
     "times_in_nanoseconds": "time-unit",
+    "times_in_longer_units": "time-unit",
     "whole_graphs": "whole-graphs",
 }
 """What a reader may find in a file that makes answers doubtful, and the code of the doubt."""
@@ -55,15 +58,21 @@ DOUBTED_ISSUES = {
 def refuse_missing_work(
     events: Events, host: HostTasks, devices: DeviceTasks, meta: TraceMeta
 ) -> None:
-    """Refuse a recording that launches work on a device and shows none.
+    """Refuse a recording that launches work on a device and shows none, or no work at all.
 
     Raises
     ------
     GraphError
-        There are launches, long waits, or calls of another runtime, and no device task.
+        There are launches, long waits, or calls of another runtime, and no device task; or nothing
+        but ranges of annotations.
     """
     if len(devices):
         return
+    if len(meta.ranks) == 1 and not (host.end_ns > host.start_ns).any():
+        raise GraphError(
+            f"{meta.source}: it holds named ranges alone, neither calls nor work of a device; "
+            + advise(meta)
+        )
     launches = is_launch_task(events, host)
     waits = host.is_call & events.named(SYNC_CALLS, host.event)
     waits &= host.end_ns - host.start_ns > LONG_NS
@@ -97,6 +106,15 @@ def doubt_missing_work(
                 f"steps {step.min()} to {step.max()} of {window.steps} in the window, "
                 + _list_names(events, host, lost),
                 len(lost) / len(launches),
+            )
+        )
+    if len(host) and len(devices) and not len(devices.launching):
+        doubts.append(
+            Doubt(
+                "calls-missing",
+                f"none of the {len(devices)} tasks of the device names a call that launched it: "
+                "what the host waits for, and what waits for the host, is not known; "
+                "record the calls, too",
             )
         )
     unknown = np.flatnonzero(within & _is_unknown_call(events, host))

@@ -134,7 +134,7 @@ def infer_ranks(
 
 def _keep_steps(rank: InferredRank, span: tuple[int, int]) -> InferredRank:
     """Return *rank* with the steps in *span* as its window."""
-    window = choose_window(rank.steps, rank.host, rank.devices, span, 0)
+    window = choose_window(rank.steps, rank.host, rank.devices, span, 0, complete_only=False)
     if rank.steps and rank.workers and rank.workers.pace_ns:
         starts, pace = rank.steps.starts_ns, rank.workers.pace_ns
         window = pace_window(window, starts, rank.host, rank.devices, pace)

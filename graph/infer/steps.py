@@ -30,7 +30,11 @@ _MARKERS = (
     ("ProfilerStep", re.compile(r"^ProfilerStep#")),
     (
         "step range",
-        re.compile(r"^\W*(train[ _]?)?(step|iteration|iter|batch)\W*#?\W*$", re.IGNORECASE),
+        re.compile(
+            r"^(\[pl\]\[profile\])?[\W_]*(epoch[\W_]*#[\W_]*)?((global|run|train(ing)?)[\W_]*)*"
+            r"(step|iteration|iter|batch)[\W_]*#?[\W_]*$",
+            re.IGNORECASE,
+        ),
     ),
     ("forward range", re.compile(r"^\W*(forward|fwd)\W*$", re.IGNORECASE)),
     ("Optimizer.step", re.compile(r"^Optimizer\.step")),

@@ -20,7 +20,7 @@ from foretrace.graph.infer.api_calls import (
     STREAM,
     SYNC_WORK_NS,
 )
-from foretrace.graph.infer.event_marks import find_lane_before, find_marked_tasks
+from foretrace.graph.infer.event_marks import PROMPT_NS, find_lane_before, find_marked_tasks
 from foretrace.graph.infer.events import find_last
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
 
@@ -55,12 +55,26 @@ def explain_syncs(
     record = _find_records(events, host, syncs)
     begin, end = host.start_ns[syncs], host.end_ns[syncs]
     task, done = _find_latest_launched(devices, calls.on_lane, begin)
-    lane = np.where(of_stream, _find_awaited_lane(events, host, devices, syncs, record), -1)
+    lane = np.full(len(syncs), -1, np.int64)
+    streams = np.flatnonzero(of_stream)
+    lane[streams] = _choose_stream(
+        done[:, streams],
+        begin[streams],
+        end[streams],
+        find_lane_before(host, devices, syncs[streams]),
+        _find_named_lane(events, devices, record[streams]),
+    )
     possible = np.where(done <= end + SLACK_NS, done, -1)
     if len(np.unique(devices.device)) > 1:
         of_device = np.flatnonzero(scope == DEVICE)
-        current = _find_awaited_lane(events, host, devices, syncs[of_device], record[of_device])
-        lane[of_device] = _choose_device(devices, done[:, of_device], end[of_device], current)
+        lane[of_device] = _choose_device(
+            devices,
+            done[:, of_device],
+            begin[of_device],
+            end[of_device],
+            find_lane_before(host, devices, syncs[of_device]),
+            _find_named_device(events, devices, record[of_device]),
+        )
         others = devices.device_of_lane[:, None] != devices.device_of_lane[lane]
         possible[others & (scope == DEVICE) & (lane >= 0)] = -1
     released = np.where(
@@ -98,32 +112,56 @@ def _find_records(events: Events, host: HostTasks, syncs: Ints) -> Ints:
     return np.where(at >= 0, rows[at], -1) if len(rows) else at
 
 
-def _find_awaited_lane(
-    events: Events, host: HostTasks, devices: DeviceTasks, syncs: Ints, record: Ints
-) -> Ints:
-    """Lane a stream synchronisation waits for: by its record, else its thread's last launch's."""
-    lane = find_lane_before(host, devices, syncs)
+def _find_named_lane(events: Events, devices: DeviceTasks, record: Ints) -> Ints:
+    """Return the lane of the stream that each synchronisation record names; −1: none."""
+    lane = np.full(len(record), -1, np.int64)
     named = record >= 0
     stream = events.column("wait_stream")[record[named]]
     device = events.column("device")[record[named]].astype(np.int64)
-    told = devices.find_lanes(device, stream)
-    lane[named] = np.where(told >= 0, told, lane[named])
+    lane[named] = devices.find_lanes(device, stream)
     return lane
 
 
-def _choose_device(devices: DeviceTasks, done: Ints, end: Ints, current: Ints) -> Ints:
+def _find_named_device(events: Events, devices: DeviceTasks, record: Ints) -> Ints:
+    """Return a lane of the device that each synchronisation record names; −1: none."""
+    used, first = np.unique(devices.device_of_lane, return_index=True)
+    device = np.where(record >= 0, events.column("device").astype(np.int64)[record], -1)
+    at = np.minimum(np.searchsorted(used, device), len(used) - 1)
+    return np.where(used[at] == device, first[at], -1)
+
+
+def _choose_stream(done: Ints, begin: Ints, end: Ints, current: Ints, named: Ints) -> Ints:
+    """Return the lane that each synchronisation of a stream waits for.
+
+    That is the lane *named* by a record, else the one *current* to the thread, launched on last. A
+    call that waited, and returned right after the last task of another lane instead, waited for it.
+    """
+    calls = np.arange(len(begin))
+    waited = np.where((done > begin) & (done <= end + SLACK_NS), done, -1)
+    latest = waited.argmax(axis=0)
+    late = end - waited[latest, calls]
+    own = end - np.where(current >= 0, done[current, calls], -1)
+    explains = (own >= -SLACK_NS) & (own <= late + PROMPT_NS)
+    is_other = (waited[latest, calls] >= 0) & (late <= PROMPT_NS) & ~explains
+    return np.where(named >= 0, named, np.where(is_other, latest, current))
+
+
+def _choose_device(
+    devices: DeviceTasks, done: Ints, begin: Ints, end: Ints, current: Ints, named: Ints
+) -> Ints:
     """Return a lane of the device that each call waits for, where a process uses several.
 
-    Of those that were done by then it is the last one, if the call returned right after it; else
-    the device last launched on, whose lane is *current*.
+    That is the device of the lane *named* by a record. Else, of those that were done by then, it is
+    the last one, if the call waited for it and returned right after; else the device last launched
+    on, whose lane is *current*.
     """
     used, first = np.unique(devices.device_of_lane, return_index=True)
     latest = np.stack([done[devices.device_of_lane == each].max(axis=0) for each in used])
     latest = np.where(latest <= end + SLACK_NS, latest, -1)
     last = latest.max(axis=0)
-    return np.where(
-        (last >= 0) & (end - last <= RETURN_NS), first[np.argmax(latest, axis=0)], current
-    )
+    waited = (last > begin) & (end - last <= RETURN_NS)
+    guess = np.where(waited, first[np.argmax(latest, axis=0)], current)
+    return np.where(named >= 0, named, guess)
 
 
 def _find_latest_launched(

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 SUBORDINATE_SHARE = 0.97
 """Of a subordinate's tasks that lie inside pauses of the main thread."""
 FORK_GAP_NS = 100_000
-"""Shorter pauses of the main thread are no handing over."""
+"""Shorter pauses of the main thread are no handing over ..."""
+FILLED = 0.5
+"""... unless work of the other thread takes this share of them."""
 WAKE_GAP_NS = 100_000
 """A helper thread's pause this long is waiting to be woken."""
 SLACK_NS = 2_000
@@ -142,7 +144,9 @@ def _couple_by_fork_join(
 ) -> HostEdges:
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
-    gap, mine = gap[length > FORK_GAP_NS], mine[length > FORK_GAP_NS]
+    work = np.bincount(gap, weights=host.end_ns[mine] - host.start_ns[mine])[gap]
+    handed = (length > FORK_GAP_NS) | (FILLED * length <= work)
+    gap, mine = gap[handed], mine[handed]
     first = np.flatnonzero(np.diff(gap, prepend=-1))
     last = np.append(first[1:], len(gap))[: len(first)] - 1
     head, tail = mine[first], mine[last]

@@ -85,6 +85,8 @@ def choose_window(
     common: tuple[int, int] | None = None,
     warm_up: float = WARM_UP,
     cycle: int = 1,
+    *,
+    complete_only: bool = True,
 ) -> StepWindow:
     """Leave out warm-up steps and steps with lost device events; measure the rest.
 
@@ -97,6 +99,8 @@ def choose_window(
     cycle
         Steps after which waits for a loader repeat: only whole cycles show its pace, so that
         warm-up steps are kept where there are too few others.
+    complete_only
+        Leave out the steps that lost device events.
     """
     if steps is None or steps.single:
         return _take_whole(steps, host, devices)
@@ -105,7 +109,7 @@ def choose_window(
     first = begin + int((last - begin) * warm_up)
     notes: list[str] = []
     doubts = _doubt_guess(steps)
-    good = _is_complete(starts, host, devices)
+    good = _is_complete(starts, host, devices) if complete_only else np.ones(steps.count, bool)
     good[last:] = False
     if not good[first:last].all() and good[first:last].any():
         lost = int((~good[:last]).sum())
@@ -133,7 +137,7 @@ def choose_window(
         device_ns=device_ns,
         samples_ns=tuple(samples.tolist()),
         notes=tuple(notes),
-        doubts=(*doubts, *(_doubt_outlier(steps, samples, first) if cycle == 1 else ())),
+        doubts=(*doubts, *(_doubt_outlier(steps, samples, first, begin) if cycle == 1 else ())),
         first=first,
     )
 
@@ -162,13 +166,18 @@ def _doubt_guess(steps: StepBounds) -> list[Doubt]:
     return [Doubt("steps-guessed", text)]
 
 
-def _doubt_outlier(steps: StepBounds, samples: Ints, first: int) -> list[Doubt]:
-    """Name the one step that alone makes the mean step longer, if there is one."""
-    if len(samples) < LEAST_STEPS:
-        return []
+def _doubt_outlier(steps: StepBounds, samples: Ints, first: int, begin: int) -> list[Doubt]:
+    """Name the one step that alone makes the mean step longer, if there is one.
+
+    Of few *samples*, the steps from *begin* that were left out as warm-up tell what is usual, too.
+    """
     longest = int(np.argmax(samples))
     rest = np.delete(samples, longest)
-    usual, mean = float(np.median(rest)), float(samples.mean())
+    warm_up = np.diff(steps.starts_ns[begin : first + 1])
+    others = rest if len(samples) >= LEAST_STEPS else np.append(rest, warm_up)
+    if not len(rest) or len(others) < LEAST_STEPS - 1:
+        return []
+    usual, mean = float(np.median(others)), float(samples.mean())
     if samples[longest] <= OUTLIER * usual or rest.max() > OUTLIER * usual:
         return []
     if mean - rest.mean() <= MOVES * mean:

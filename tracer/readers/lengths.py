@@ -21,6 +21,8 @@ Streams run in order. Rounding, and kernels that begin while the one before them
 by 4 µs at most in the recordings at hand; branches of CUDA graphs overlap by any length.
 """
 DEVICE_SYNC = re.compile(r"[a-z]+(Device|Ctx)Synchronize")
+STREAM_SYNC = re.compile(r"[a-z]+StreamSynchronize")
+"""Waits for all that its device does where that has one stream; else the call names none."""
 JUST_NS = 2_000
 """A synchronisation that begins so little before a launch call ends still waits for it."""
 FAR = np.iinfo(np.int64).max // 2
@@ -70,24 +72,32 @@ def _sync_returns(values: dict[str, Any], rows: np.ndarray) -> np.ndarray:
     `FAR` where there is none, where a task's launch is unknown, and where a rank has several
     devices: a call names none of them.
     """
-    names = values["name"]
-    waiting = np.array([bool(DEVICE_SYNC.match(name)) for name in names.categories], bool)
-    syncs = np.flatnonzero(is_kind(values, "runtime") & waiting[names.codes])
+    of_device, of_stream = (_find_calls(values, named) for named in (DEVICE_SYNC, STREAM_SYNC))
     returned = np.full(len(rows), FAR)
-    if not len(syncs):
+    if not len(of_device) + len(of_stream):
         return returned
     launch = launches_of(values, rows)
     launched = (values["start_ns"] + values["duration_ns"])[launch] - JUST_NS
     devices = is_kind(values, *DEVICE_TASKS)
     for rank in np.unique(values["rank"][rows]).tolist():
-        if len(np.unique(values["device"][devices & (values["rank"] == rank)])) > 1:
+        mine = devices & (values["rank"] == rank)
+        if len(np.unique(values["device"][mine])) > 1:
             continue
+        has_one_stream = len(np.unique(values["stream"][mine])) == 1
         here = np.flatnonzero((values["rank"][rows] == rank) & (launch >= 0))
+        syncs = np.concatenate([of_device, of_stream]) if has_one_stream else of_device
         own = syncs[values["rank"][syncs] == rank]
         own = own[np.argsort(values["start_ns"][own], kind="stable")]
         ends = np.append(values["start_ns"][own] + values["duration_ns"][own], FAR)
         returned[here] = ends[np.searchsorted(values["start_ns"][own], launched[here])]
     return returned
+
+
+def _find_calls(values: dict[str, Any], named: re.Pattern[str]) -> np.ndarray:
+    """Return the rows of the API calls whose names begin as *named*."""
+    names = values["name"]
+    hit = np.array([bool(named.match(name)) for name in names.categories], bool)
+    return np.flatnonzero(is_kind(values, "runtime") & hit[names.codes])
 
 
 def _of_graphs(values: dict[str, Any]) -> np.ndarray:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from foretrace.tracer.data_issues import Tally
 
 DEVICE_TASKS = ("kernel", "memcpy", "memset")
-LAUNCH = re.compile(r"Launch|Mem(cpy|set)\w*Async|^urEnqueue(USM|Mem)|^zeCommandListAppendMemory")
+LAUNCH = re.compile(
+    r"Launch|Mem(cpy|set)\w*Async|^(ur|pi)Enqueue(USM|Mem)|^piextUSMEnqueueMem"
+    r"|^zeCommandListAppendMemory"
+)
 RANK_SHIFT = 48
 """Correlations have 32 bits, ranks 15."""
 

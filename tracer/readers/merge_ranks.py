@@ -29,7 +29,8 @@ ALL_TO_ALL = re.compile(r"all_?(to|2)_?all", re.IGNORECASE)
 """NCCL runs an all-to-all as sends and receives; where there is one, those are collectives."""
 POINT_TO_POINT = re.compile(r"send|recv", re.IGNORECASE)
 STEP = re.compile(
-    r"^\W*(?:ProfilerStep|(?:train[ _]?)?(?:step|iteration|iter|batch))\W*(\d{1,15})\W*$",
+    r"^[\W_]*(?:ProfilerStep|(?:(?:global|train(?:ing)?)[\W_]*)?(?:step|iteration|iter|batch))"
+    r"[\W_]*(\d{1,15})[\W_]*$",
     re.IGNORECASE,
 )
 """A range that says which step it is."""

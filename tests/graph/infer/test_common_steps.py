@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.common_steps import find_common_steps
+from foretrace.graph.infer.common_steps import find_common_steps, intersect_spans
 from foretrace.graph.infer.steps import StepBounds
 
 
@@ -48,3 +48,8 @@ def test_ranks_without_a_common_step_are_refused() -> None:
     """Steps 0 to 2 and 7 to 9."""
     with pytest.raises(GraphError, match="no step was recorded on all of them"):
         find_common_steps([markers([0, 100, 200], 0), markers([700, 800, 900], 7)])
+
+
+def test_ranks_that_lost_events_of_different_steps_keep_all_common_ones() -> None:
+    """One rank kept steps 0 to 2 of six, the other 2 to 6: a single step shows no period."""
+    assert intersect_spans([(0, 6), (2, 8)], [(0, 3), (4, 8)]) == [(2, 6), (4, 8)]

@@ -6,7 +6,17 @@ import pytest
 
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
-from tests.support.recordings.events import Row, call, kernel, op, steps, sync, trace
+from tests.support.recordings.events import (
+    Row,
+    call,
+    kernel,
+    note,
+    op,
+    step_ms,
+    steps,
+    sync,
+    trace,
+)
 
 STEPS = 6
 
@@ -49,6 +59,29 @@ def test_calls_that_launch_nothing_are_a_job_of_the_cpu() -> None:
     rows = [call(0, 500, name="cudaGetDeviceCount"), call(500, 5, name="cudaMemsetAsync")]
 
     assert build(trace(steps(STEPS, 1_000, rows))).measured_step_ns == 1_000_000
+
+
+def test_named_ranges_alone_are_refused() -> None:
+    """Where CUDA was not traced an answer would say that nothing takes any time."""
+    with pytest.raises(GraphError, match="named ranges alone, neither calls nor work of a device"):
+        build(trace(steps(STEPS, 1_000, [note("forward", 10, 500)])))
+
+
+def test_work_without_any_call_is_doubted() -> None:
+    """What the host waits for is not known."""
+    rows = [op("aten::mm", 0, 50), kernel(20, 800, -1)]
+
+    assert ("calls-missing", "") in doubts(steps(STEPS, 1_000, rows))
+
+
+def test_calls_of_sycl_before_unified_runtime_are_understood() -> None:
+    """The device takes 900 of 1,000 µs, and the host waits for it."""
+    rows = [call(0, 10, 1, name="piEnqueueKernelLaunch"), kernel(20, 900, 1)]
+    rows += [sync(15, 925, name="piQueueFinish")]
+    recording = trace(steps(STEPS, 1_000, rows))
+
+    assert doubts(steps(STEPS, 1_000, rows)) == []
+    assert step_ms(recording, 0.5) == pytest.approx(0.55, abs=0.01)
 
 
 def test_launches_that_nothing_answers_are_doubted() -> None:

@@ -28,10 +28,15 @@ def repeated(name: str, count: int, length: float, offset: float = 0, **more: in
         ("ProfilerStep#", "ProfilerStep"),
         ("step #", "step range"),
         ("Iteration #", "step range"),
+        ("training_step_#", "step range"),
+        ("iter_#", "step range"),
+        ("epoch 1, step #", "step range"),
+        ("global_step=#", "step range"),
+        ("[pl][profile]run_training_batch", "step range"),
         ("forward", "forward range"),
         ("Optimizer.step#Adam.step", "Optimizer.step"),
         ("Optimizer.zero_grad#Adam.zero_grad", "Optimizer.zero_grad"),
-        ("epoch 1 batch#", "repeated range"),
+        ("microbatch #", "repeated range"),
     ],
 )
 def test_ranges_that_mark_steps(name: str, source: str) -> None:

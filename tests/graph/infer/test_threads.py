@@ -55,6 +55,15 @@ def test_short_pause_is_no_handing_over() -> None:
     assert (threads.subordinates, len(edges.src)) == ((2,), 0)
 
 
+def test_short_pause_full_of_work_is_a_handing_over() -> None:
+    """60 of 70 µs: a small job's backward pass."""
+    rows = [op("a", 0, 10), call(15, 60, 1, thread=2), kernel(40, 5, 1), op("b", 80, 10)]
+    (edges,) = roles(rows).edges
+
+    assert edges.kind.tolist() == ["fork", "join"]
+    assert microseconds(edges.lag_ns) == [5, 5]
+
+
 def test_watchdog_is_no_subordinate() -> None:
     """It looks in for 10 µs of a pause of 400 µs, and launches nothing."""
     threads = roles([op("a", 0, 100), op("look", 300, 10, thread=2), op("b", 500, 10)])

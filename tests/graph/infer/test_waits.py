@@ -81,6 +81,24 @@ def test_synchronisation_of_the_stream_last_launched_on() -> None:
     assert waits.wait_lane.tolist() == [-1, 0, -1, -1]
 
 
+def test_synchronisation_that_returned_with_another_stream() -> None:
+    """Stream 7 was done 100 µs before the return, stream 8, launched on earlier, just before it."""
+    rows = [call(0, 5, 1), call(6, 5, 2), kernel(10, 190, 1, stream=8), kernel(20, 80, 2)]
+    waits = waits_of([*rows, sync(12, 204, name="cudaStreamSynchronize")])
+
+    assert (waits.wait.tolist()[-1], waits.wait_lane.tolist()[-1]) == (STREAM, 1)
+    assert waits.return_ns.tolist()[-1] == 4_000
+
+
+def test_synchronisation_of_the_stream_into_which_a_graph_was_launched() -> None:
+    """It begins on stream 7, and its branch on stream 8 ends long before."""
+    rows = [call(0, 15, 1, name="cudaGraphLaunch"), kernel(20, 900, 1)]
+    rows += [kernel(100, 100, 1, stream=8), sync(16, 924, name="cudaStreamSynchronize")]
+    waits = waits_of(rows)
+
+    assert (waits.wait.tolist()[-1], waits.wait_lane.tolist()[-1]) == (STREAM, 0)
+
+
 def test_event_synchronisation_waits_for_the_task_that_released_it() -> None:
     """Of two streams the one whose last task ended just before the return."""
     rows = [call(0, 5, 1), call(5, 5, 2), kernel(10, 90, 1), kernel(20, 200, 2, stream=8)]
@@ -112,6 +130,16 @@ def test_synchronisation_of_one_of_two_devices(returns: float, lane: int) -> Non
     waits = waits_of([*two_devices(), sync(10, returns)])
 
     assert (waits.wait.tolist()[-1], waits.wait_lane.tolist()[-1]) == (DEVICE, lane)
+
+
+@pytest.mark.parametrize(("named", "lane"), [(True, 1), (False, 0)])
+def test_synchronisation_of_a_device_that_was_done(named: bool, lane: int) -> None:  # noqa: FBT001
+    """The record names the device that the call waits for; else it is that last launched on."""
+    record = {**kernel(320, 1, 3, name="Context Sync", device=1), "kind": "sync", "stream": -1}
+    rows = [*two_devices(), sync(10, 315), sync(320, 322, correlation=3)]
+    waits = waits_of([*rows, record] if named else rows)
+
+    assert waits.wait_lane.tolist()[-2:] == [1, lane]
 
 
 def throttled(*, named: bool, marked: bool) -> list[Row]:

@@ -124,6 +124,28 @@ def test_one_long_step_is_named() -> None:
     assert [(each.code, each.place) for each in chosen.doubts] == [("outlier-step", "step 10")]
 
 
+@pytest.mark.parametrize(("warm_up", "doubts"), [(100, ["outlier-step"]), (700, [])])
+def test_warm_up_tells_which_of_two_steps_is_the_outlier(warm_up: int, doubts: list[str]) -> None:
+    """Steps of 100 and 600 µs are kept; the one before them was as short, or no shorter."""
+    starts = np.cumsum([0, warm_up, 100, 600]).tolist()
+    rows: list[Row] = [note(f"ProfilerStep#{i}", at, 90) for i, at in enumerate(starts)]
+    chosen = window([*rows, *(op("aten::mm", at, 50) for at in starts)])
+
+    assert [doubt.code for doubt in chosen.doubts] == doubts
+
+
+def test_steps_that_lost_events_are_kept_where_told() -> None:
+    """Where every rank lost some of other steps, no step is complete on all of them."""
+    rows = [call(5, 5, 1), call(15, 5, 2), kernel(20, 40, 1), kernel(61, 20, 2)]
+    every = [row for row in steps(7, 100, rows) if row.get("correlation") != 3 * 4 + 2]
+    every.append(call(415, 5, 3 * 4 + 2))
+    found = find_steps(select_events(trace(every).events))
+    _, host, devices = parsed(every, found.rows if found else ())
+
+    assert choose_window(found, host, devices, (2, 6), 0).kept == (2, 4)
+    assert choose_window(found, host, devices, (2, 6), 0, complete_only=False).kept == (2, 6)
+
+
 def test_guessed_steps_are_doubted() -> None:
     """The doubt names the range and what to pass instead."""
     (doubt,) = window([note("forward", 100 * i, 90) for i in range(6)]).doubts

@@ -54,6 +54,18 @@ def test_kernel_ends_before_its_synchronisation_returns() -> None:
     assert lengths(root)[5] == 45
 
 
+@pytest.mark.parametrize(("stream", "length"), [(7, 13.0), (8, 40.0)])
+def test_synchronisation_of_the_only_stream_cuts(stream: int, length: float) -> None:
+    """With two streams the call names none of them: the next kernel's start is all that cuts."""
+    root = overlong(5, 31_000.0)
+    for event in root["traceEvents"]:
+        if event["name"] == "cudaDeviceSynchronize":
+            event["name"] = "cudaStreamSynchronize"
+    kernels(root["traceEvents"])[0]["args"]["stream"] = stream
+
+    assert lengths(root)[5] == pytest.approx(length, abs=10)
+
+
 @pytest.mark.parametrize(
     "arguments", [{"graph node id": 7}, {"correlation": 1}], ids=["node", "shared call"]
 )

@@ -15,7 +15,11 @@ from foretrace.tracer.readers.kineto.decode import decode
 from foretrace.tracer.readers.kineto.kinds import event_kinds
 from foretrace.tracer.readers.kineto.memory import peak_allocation
 from foretrace.tracer.readers.kineto.processes import Process, split_processes
-from foretrace.tracer.readers.kineto.time_unit import look_like_nanoseconds, refuse_nanoseconds
+from foretrace.tracer.readers.kineto.time_unit import (
+    look_like_longer_units,
+    look_like_nanoseconds,
+    refuse_nanoseconds,
+)
 from foretrace.tracer.readers.merge_ranks import join_ranks
 from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
@@ -66,6 +70,7 @@ def _read_process(process: Process, source: str, tally: Tally, rank: tuple[int, 
     if (values["start_ns"] < 0).all():
         refuse_nanoseconds(recording.columns["ts"], source)
     tally.add("times_in_nanoseconds", look_like_nanoseconds(recording, kind))
+    tally.add("times_in_longer_units", look_like_longer_units(recording, kind))
     _count_the_rest(recording, tally)
     root = recording.meta
     number, own_rank = rank

@@ -1,4 +1,4 @@
-"""Times that are nanoseconds where this format has microseconds: told, never guessed."""
+"""Times that are no microseconds, as this format has them: told, never guessed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 LATEST_US = 1e17
 """The year 5138, in microseconds since 1970."""
 SHORTEST_US = 1000
+USUAL_US = 0.1
+"""Reading the clock for an operator's start and end takes about as long."""
 LEAST_EVENTS = 50
 
 
@@ -46,10 +48,22 @@ def look_like_nanoseconds(recording: KinetoFile, kind: np.ndarray) -> bool:
 
     Some operator or call of every job takes a few microseconds.
     """
-    host = np.isin(kind, [EVENT_KINDS.index("op"), EVENT_KINDS.index("runtime")])
-    lengths = [each for each in recording.select("dur", np.flatnonzero(host)) if each]
+    lengths = _list_lengths(recording, kind)
     return (
         len(lengths) >= LEAST_EVENTS
         and all(type(each) is int for each in lengths)
         and min(lengths) >= SHORTEST_US
     )
+
+
+def look_like_longer_units(recording: KinetoFile, kind: np.ndarray) -> bool:
+    """Tell whether half of many operators and calls are shorter than any can be."""
+    known = (_number(each) for each in _list_lengths(recording, kind))
+    lengths = [each for each in known if each is not None]
+    return len(lengths) >= LEAST_EVENTS and bool(np.median(lengths) < USUAL_US)
+
+
+def _list_lengths(recording: KinetoFile, kind: np.ndarray) -> list[Any]:
+    """Return how long operators and calls last, in the file's unit, but for those of length 0."""
+    host = np.isin(kind, [EVENT_KINDS.index("op"), EVENT_KINDS.index("runtime")])
+    return [each for each in recording.select("dur", np.flatnonzero(host)) if each]

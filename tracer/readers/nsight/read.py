@@ -140,8 +140,7 @@ def _part(kind: str, name: Any, table: dict[str, np.ndarray], **columns: Any) ->
 
 
 def _look_up_names(ids: np.ndarray, strings: dict[int, str]) -> Any:
-    unique, codes = np.unique(ids, return_inverse=True)
-    return from_codes(codes, [strings.get(i, "unknown") for i in unique.tolist()])
+    return recode(categorical(ids), lambda i: strings.get(int(i), "unknown"))
 
 
 def _calls(database: Database, strings: dict[int, str]) -> Part:
@@ -260,8 +259,10 @@ def _concatenate(parts: list[Part]) -> dict[str, Any]:
     values["kind"] = from_codes(np.repeat([part["kind"] for part in parts], sizes), EVENT_KINDS)
     offsets = np.cumsum([0, *(len(part["name"].categories) for part in parts)])
     codes = [part["name"].codes + offset for part, offset in zip(parts, offsets, strict=False)]
-    names = [name for part in parts for name in part["name"].categories]
-    values["name"] = recode(from_codes(np.concatenate(codes), names), str)
+    names = [str(name) for part in parts for name in part["name"].categories]
+    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    lookup = np.array([place[name] for name in names], np.int64)
+    values["name"] = from_codes(lookup[np.concatenate(codes)], list(place))
     return values
 
 

@@ -43,3 +43,14 @@ def test_microseconds_are_not_doubted() -> None:
     root["traceEvents"].append(host("cpu_op", "aten::view", 90_000, 2))
 
     assert "times_in_nanoseconds" not in read_kineto(text(root), "trace.json").meta.warnings
+
+
+def test_milliseconds_are_doubted() -> None:
+    """Half of the operators last 4 ns, if these were microseconds."""
+    root = base(first=0)
+    root["traceEvents"] += [host("cpu_op", "aten::add", 200 + 5 * n, 4) for n in range(60)]
+    for event in root["traceEvents"]:
+        event.update(ts=event["ts"] / 1000, dur=event["dur"] / 1000)
+    trace = read_kineto(text(root), "trace.json")
+
+    assert "time-unit" in {doubt.code for doubt in build(trace).state.doubts}

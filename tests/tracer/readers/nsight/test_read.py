@@ -119,6 +119,22 @@ def test_an_event_wait_names_the_latest_record() -> None:
     assert found["wait_event"].tolist() == [3, -1]
 
 
+def test_names_may_be_of_several_tables() -> None:
+    """A range is called like a kernel, and a call as unknown as another kernel."""
+    kernels = [kernel(600, 900, 3), kernel(901, 910, 4, demangledName=99, shortName=98)]
+    calls = [call(1, 500, 560, 3), call(97, 570, 580, 4)]
+    ranges = [named_range("void gemm<float>(float*)", 400, 590)]
+    events = read(**{RUNTIME: calls, KERNEL: kernels}, NVTX_EVENTS=ranges).events
+
+    assert events["name"].tolist() == [
+        "void gemm<float>(float*)",
+        "cudaLaunchKernel",
+        "unknown",
+        "void gemm<float>(float*)",
+        "unknown",
+    ]
+
+
 def test_ranges_by_text_or_by_registered_string() -> None:
     """Both kinds of ranges count, marks do not, and a range without an end is counted."""
     ranges = [
