@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Span = tuple[int, int]
 
+COINCIDE = 0.1
+"""Share of a step by which starts may differ that contradict the numbers of the steps; the stages
+of a pipeline begin a step at other moments."""
 LEAST_STEPS = 2
+"""One step shows no period."""
 LEAST_SHARE = 0.5
 """Of the markers of the rank that has fewer, that must have a partner when ranks are paired by
 time."""
@@ -82,7 +86,7 @@ def _find_shift(first: StepBounds, other: StepBounds) -> int:
     if apart <= period:
         return numbered
     by_time = _apart(first.starts_ns, other.starts_ns, in_time)
-    return in_time if 2 * by_time < period else numbered
+    return in_time if by_time < COINCIDE * period else numbered
 
 
 def _align(first: Ints, other: Ints) -> int:

@@ -6,6 +6,7 @@ In: the rows of each rank. Out: a table [rank, transfer] of rows; −1 where a r
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,12 +43,12 @@ def match_in_order(graph: Graph, per_rank: Sequence[Ints]) -> Ints:
     in_time = [rows[np.argsort(start[rows], kind="stable")] for rows in per_rank]
     by_stream = [rows[np.lexsort((start[rows], lane[rows]))] for rows in per_rank]
     orders = [in_time]
-    if _are_alike([np.unique(lane[rows], return_counts=True)[1] for rows in per_rank]):
+    if are_alike([np.unique(lane[rows], return_counts=True)[1] for rows in per_rank]):
         orders.insert(0, by_stream)
     steps = [_fill_steps(graph, rows) for rows in in_time]
     fewest = np.inf
     best: Ints | None = None
-    if _are_alike(steps):
+    if are_alike(steps):
         for order in orders:
             matched = np.stack(order)
             misfits = _count_misfits(graph, matched)
@@ -77,9 +78,12 @@ def match_by_ends(graph: Graph, rows: Ints, rank: Ints, ranks: int) -> Ints:
         if len(taken) >= PARTNERS:
             matched.append([taken.get(number, -1) for number in range(ranks)])
 
-    for at in order.tolist():
+    for at, following in pairwise([*order.tolist(), -1]):
         row, who = int(rows[at]), int(rank[at])
-        near = bool(taken) and end[row] - last_end <= min(CLOSE_NS, max(int(length[row]) // 2, 1))
+        apart = end[row] - last_end
+        near = bool(taken) and apart <= min(CLOSE_NS, max(int(length[row]) // 2, 1))
+        if len(taken) >= PARTNERS and following >= 0 and int(rank[following]) in taken:
+            near &= end[rows[following]] - end[row] >= apart  # else these two are the next
         if not near or who in taken:
             close()
             taken = {}
@@ -89,7 +93,8 @@ def match_by_ends(graph: Graph, rows: Ints, rank: Ints, ranks: int) -> Ints:
     return np.array(matched, np.int64).reshape(-1, ranks).T
 
 
-def _are_alike(counts: Sequence[Ints]) -> bool:
+def are_alike(counts: Sequence[Ints]) -> bool:
+    """Tell whether all ranks have as many."""
     return all(np.array_equal(count, counts[0]) for count in counts)
 
 

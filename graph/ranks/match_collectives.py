@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from foretrace.errors import GraphError
-from foretrace.graph.ranks.align import match_by_ends, match_in_order
+from foretrace.graph.ranks.align import match_by_ends
+from foretrace.graph.ranks.unnamed_groups import match_members
 from foretrace.graph.state import Doubt, ProcessGroup
 from foretrace.util.schema import matches
 
@@ -35,7 +36,7 @@ NAMED = 8
 
 
 WORLD = ProcessGroup()
-"""The group of collectives that name none: every recorded rank is in it."""
+"""The group of collectives that name none: every recorded rank may be in it."""
 
 
 class Transfers(NamedTuple):
@@ -96,9 +97,10 @@ def match_collectives(
             for rank in np.unique(collectives.rank[mine])
         }
         _check_members(graph, group, per_rank, names)
-        matched = match_in_order(graph, list(per_rank.values()))
-        parts.append(matched)
-        doubts += _doubt_missing(graph, group, matched, [names[rank] for rank in per_rank])
+        for members, matched in match_members(graph, group, list(per_rank.values())):
+            parts.append(matched)
+            ranks = [names[list(per_rank)[member]] for member in members]
+            doubts += _doubt_missing(graph, group, matched, ranks)
     pairs = match_by_ends(graph, unpaired.row, unpaired.rank, len(names))
     notes = []
     if pairs.shape[1]:

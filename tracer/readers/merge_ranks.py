@@ -16,6 +16,7 @@ import pandas as pd
 
 from foretrace.errors import TraceError
 from foretrace.tracer.data_issues import LEVELS, Tally
+from foretrace.tracer.readers.coinciding_ends import MOST, align_by_coincidence
 from foretrace.tracer.readers.columns import from_codes
 from foretrace.tracer.trace import EVENT_COLUMNS, Trace
 from foretrace.util.schema import table
@@ -40,6 +41,8 @@ TRIED = 400
 """Collectives of a kind per rank that are tried against each other."""
 SAME_CLOCK_NS = 3600 * 10**9
 """Origins further apart than an hour are clocks that were never set, not one job's ranks."""
+AGREEING = 0.9
+"""Share of the paired ends that coincide where the pairs are right."""
 ROUNDS = 3
 
 
@@ -128,7 +131,13 @@ def _align_clocks(
         key=lambda fit: _share_agreeing(*fit),
     )
     counts = matched.notna().sum().to_numpy()
-    tally.add("unaligned_ranks", np.count_nonzero(counts == 0))
+    unaligned = counts == 0
+    if _share_agreeing(offsets, matched) < AGREEING:
+        every = [_collective_ends(t, s, with_peers=True)["end"].to_numpy()
+                 for t, s in zip(traces, starts, strict=True)]  # fmt: skip
+        offsets, shares = align_by_coincidence(every, offsets)
+        unaligned &= shares < MOST
+    tally.add("unaligned_ranks", np.count_nonzero(unaligned))
     whole = [round(offset) for offset in offsets.tolist()]
     spread = (
         np.ptp(matched.dropna().to_numpy(float) + whole, axis=1) if len(matched.dropna()) else []
@@ -231,15 +240,19 @@ def _share_agreeing(offsets: np.ndarray, matched: pd.DataFrame) -> float:
     return float(((np.nanmax(ends, axis=1) - np.nanmin(ends, axis=1)) <= COINCIDE_NS).mean())
 
 
-def _collective_ends(trace: Trace, start: np.ndarray) -> pd.DataFrame:
-    """Return when each collective ended: its name and group, in order of time."""
+def _collective_ends(trace: Trace, start: np.ndarray, *, with_peers: bool = False) -> pd.DataFrame:
+    """Return when each collective ended: its name and group, in order of time.
+
+    Sends and receives count *with_peers* only: each has other partners.
+    """
     events = trace.events
     names = events["name"].cat
-    device = _matching(names, DEVICE_COLLECTIVE) & (events["kind"] == "kernel").to_numpy()
+    device = _matching(names, DEVICE_COLLECTIVE, with_peers=with_peers)
+    device &= (events["kind"] == "kernel").to_numpy()
     rows = np.flatnonzero(device)
     if not len(rows):
         host = events["kind"].isin(["op", "annotation"]).to_numpy()
-        rows = np.flatnonzero(_matching(names, HOST_COLLECTIVE) & host)
+        rows = np.flatnonzero(_matching(names, HOST_COLLECTIVE, with_peers=with_peers) & host)
     return pd.DataFrame(
         {
             "name": np.asarray(names.categories, object)[names.codes.to_numpy()[rows]],
@@ -250,8 +263,8 @@ def _collective_ends(trace: Trace, start: np.ndarray) -> pd.DataFrame:
     )
 
 
-def _matching(names: Any, pattern: re.Pattern[str]) -> np.ndarray:
-    everyone = any(ALL_TO_ALL.search(n) for n in names.categories)
+def _matching(names: Any, pattern: re.Pattern[str], *, with_peers: bool = False) -> np.ndarray:
+    everyone = with_peers or any(ALL_TO_ALL.search(n) for n in names.categories)
     hits = [
         bool(pattern.match(n)) and (everyone or not POINT_TO_POINT.search(n))
         for n in names.categories

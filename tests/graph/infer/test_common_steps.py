@@ -53,3 +53,10 @@ def test_ranks_without_a_common_step_are_refused() -> None:
 def test_ranks_that_lost_events_of_different_steps_keep_all_common_ones() -> None:
     """One rank kept steps 0 to 2 of six, the other 2 to 6: a single step shows no period."""
     assert intersect_spans([(0, 6), (2, 8)], [(0, 3), (4, 8)]) == [(2, 6), (4, 8)]
+
+
+def test_stages_of_a_pipeline_begin_a_step_at_other_moments() -> None:
+    """The third stage begins a step a whole step later than the first, and 30 µs more."""
+    first, third = markers([0, 100, 200, 300], 4), markers([0, 230, 330, 430], 4)
+
+    assert find_common_steps([first, third]) == [(0, 3), (0, 3)]

@@ -176,6 +176,42 @@ def test_sends_and_receives_that_end_together_are_one() -> None:
     assert "4 sends and receives name no peer: those that end together are one" in graph.notes
 
 
+def test_groups_that_nobody_names_are_told_by_who_ends_together() -> None:
+    """Two pairs reduce, each at its own time, then ranks 0 and 2, and 1 and 3, on one stream."""
+    graph = merged(
+        rank((100, 200, {}), (300, 500, {})),
+        rank((150, 200, {}), (390, 600, {})),
+        rank((100, 400, {}), (450, 500, {})),
+        rank((370, 400, {}), (440, 600, {})),
+    )
+
+    assert transfers(graph) == [
+        (0, 50, [0, 1]),
+        (1, 30, [2, 3]),
+        (2, 50, [0, 2]),
+        (3, 160, [1, 3]),
+    ]
+
+
+def test_one_rank_that_ends_alone_is_no_group() -> None:
+    """Its clock may be off: times tell nothing."""
+    graph = merged(*(rank((100, end, {})) for end in (200, 200, 260)))
+
+    assert transfers(graph) == [(0, 100, [0, 1, 2])]
+
+
+def test_a_rank_that_passes_on_at_once_is_in_two_pairs() -> None:
+    """Rank 1 sends to 2 until 300 µs, and receives from 0 until 312."""
+    plain = {"name": SEND}
+    graph = merged(
+        rank((100, 312, plain)),
+        rank((270, 300, plain), (301, 312, {**plain, "stream": 8})),
+        rank((50, 300, plain)),
+    )
+
+    assert [who for _, _, who in transfers(graph)] == [[1, 2], [0, 1]]
+
+
 def test_ranks_that_would_wait_forever_meet_elsewhere() -> None:
     """Rank 0 reduces in group a, then b, and rank 1 the other way round; both meet in c."""
     first, second, third = (in_group(name) for name in "abc")
