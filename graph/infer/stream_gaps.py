@@ -166,14 +166,21 @@ def estimate_launch_lags(
 
 
 def _met_idle_stream(devices: DeviceTasks, host: HostTasks) -> NDArray[np.bool_]:
-    """Tell which tasks were launched when their stream was done; of a graph, the first to start."""
+    """Tell which tasks were launched when their stream was done; of a graph, the first to start.
+
+    Where several branches start together, all their streams must have been done: one of them is
+    that into which the graph was launched, and no branch starts before it is.
+    """
     before = devices.before()
     linked = devices.launch >= 0
     call = np.where(linked, devices.launch, 0)
     idle = (before < 0) | (devices.end_ns[before] < host.start_ns[call])
     first = np.full(len(host), np.iinfo(np.int64).max)
     np.minimum.at(first, call[linked], devices.start_ns[linked])
-    return linked & idle & (devices.start_ns == first[call])
+    is_first = linked & (devices.start_ns == first[call])
+    held = np.zeros(len(host), bool)
+    held[call[is_first & ~idle]] = True
+    return is_first & ~held[call]
 
 
 def _is_gated(

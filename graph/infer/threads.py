@@ -144,8 +144,10 @@ def _couple_by_fork_join(
 ) -> HostEdges:
     """One fork and one join per pause of the main thread that holds work of the other thread."""
     length = host.start_ns[on_main[gap + 1]] - host.end_ns[on_main[gap]]
-    work = np.bincount(gap, weights=host.end_ns[mine] - host.start_ns[mine])[gap]
-    handed = (length > FORK_GAP_NS) | (FILLED * length <= work)
+    within = host.start_ns[mine] <= host.start_ns[on_main[gap + 1]]
+    within &= host.end_ns[mine] >= host.end_ns[on_main[gap]]
+    work = np.bincount(gap, weights=(host.end_ns[mine] - host.start_ns[mine]) * within)[gap]
+    handed = (length > FORK_GAP_NS) | (within & (FILLED * length <= work))
     gap, mine = gap[handed], mine[handed]
     first = np.flatnonzero(np.diff(gap, prepend=-1))
     last = np.append(first[1:], len(gap))[: len(first)] - 1

@@ -168,6 +168,16 @@ def test_latency_of_most_launches_held_back_unseen() -> None:
     assert lags(late)[1] == 8_000
 
 
+def test_branch_of_a_graph_that_met_a_busy_stream_shows_no_latency() -> None:
+    """Both branches start at 60 µs, after what ran on stream 7; the second graph met no work."""
+    rows = [call(0, 5, 1), kernel(10, 49, 1), call(200, 9, 3, name="cudaGraphLaunch")]
+    rows += [call(6, 9, 2, name="cudaGraphLaunch"), kernel(60, 30, 2), kernel(60, 50, 2, stream=8)]
+    rows += [kernel(220, 30, 3), kernel(220, 50, 3, stream=8)]
+    found, _ = lags(rows)
+
+    assert found == [10_000, 20_000, 20_000, 20_000, 20_000]
+
+
 def test_latency_of_a_graph_is_its_first_kernels() -> None:
     """A graph takes 20 µs to begin; its branch on stream 20, 300 µs later, tells nothing."""
     rows = [

@@ -64,6 +64,14 @@ def test_short_pause_full_of_work_is_a_handing_over() -> None:
     assert microseconds(edges.lag_ns) == [5, 5]
 
 
+def test_work_after_the_main_thread_is_in_no_pause_of_it() -> None:
+    """The other thread waits for the device when the main one is done."""
+    rows = [op("a", 0, 10), call(12, 5, 1, thread=2), op("b", 20, 10), kernel(40, 5, 1)]
+    (edges,) = roles([*rows, call(200, 900, 2, thread=2, name="cudaDeviceSynchronize")]).edges
+
+    assert (edges.src.tolist(), edges.dst.tolist()) == ([0, 2], [2, 1])
+
+
 def test_watchdog_is_no_subordinate() -> None:
     """It looks in for 10 µs of a pause of 400 µs, and launches nothing."""
     threads = roles([op("a", 0, 100), op("look", 300, 10, thread=2), op("b", 500, 10)])
