@@ -16,9 +16,11 @@ from foretrace.analysis.other_readings import read_otherwise
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.transforms.costs.activations import activations
+from foretrace.transforms.distributed.common.hidden_waits import hidden_waits, part_waits
+from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.provenance import samples_ratio
 from foretrace.transforms.measured.job_identity import attach
-from foretrace.transforms.scenario import apply, as_scenario
+from foretrace.transforms.scenario import apply, as_scenario, names
 
 if TYPE_CHECKING:
     from foretrace.analysis.measured_step import Measured
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from foretrace.transforms.costs.activations import Activations
     from foretrace.transforms.measured.calibration import Calibration
     from foretrace.transforms.scenario import Scenario, ScenarioLike
+
+CHANGING_TRANSFERS = frozenset({"network", "faster_kernels"})
+"""What-ifs that make recorded collectives faster or slower, and leave them where they are."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,29 @@ class Experiment:
         after = [replay(apply(graph, self.scenario), like=before) for graph in ends]
         return tuple(timeline.step_ns / before.step_ns for timeline in after)
 
+    @cached_property
+    def waiting_ratio(self) -> float:
+        """The same where collectives of the only recorded rank waited as long as they may have.
+
+        That stays, however fast they are; `ratio` takes all of it to be the transfer.
+        """
+        graph = self.baseline.graph
+        if _collective_ns(graph) == _collective_ns(self.changed):
+            return self.ratio
+        waits = hidden_waits(graph)
+        if not waits.any() or not CHANGING_TRANSFERS.issuperset(names(self.scenario)):
+            return self.ratio
+        before = replay(part_waits(graph, waits))
+        return replay(apply(before.graph, self.scenario), like=before).step_ns / before.step_ns
+
     @property
     def samples(self) -> float:
         """How many times as many samples a step has afterwards."""
         return samples_ratio(self.baseline.graph, self.changed)
+
+
+def _collective_ns(graph: Graph) -> int:
+    return int(graph.tasks["work_ns"][is_in(graph.tasks["kind"], "collective")].sum())
 
 
 def run_experiment(graph: Graph, asked: ScenarioLike) -> Experiment:

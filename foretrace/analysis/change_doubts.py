@@ -8,6 +8,7 @@ from foretrace.analysis.doubts import doubt_unsettled
 from foretrace.analysis.latency_doubts import doubt_latency
 from foretrace.analysis.loader_doubts import doubt_loader
 from foretrace.analysis.other_readings import GAP_UNKNOWN
+from foretrace.analysis.rank_doubts import doubt_waits
 from foretrace.graph.state import Doubt
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def doubt_change(experiment: Experiment) -> tuple[Doubt, ...]:
         *_doubt_many_times(experiment),
         *doubt_loader(experiment),
         *doubt_latency(experiment),
+        *doubt_waits(experiment),
     )
     idle = {code for code in experiment.other_steps_ns if _moves_little(experiment, code)}
     return tuple(doubt for doubt in dict.fromkeys(doubts) if doubt.code not in idle)

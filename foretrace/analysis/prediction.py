@@ -205,7 +205,8 @@ def predict_from(experiment: Experiment) -> Prediction:
     low, high = interval(prediction.predicted_ns, varied, wrong)
     if abs(missed) > DOUBTFUL:
         low, high = min(low, prediction.shifted_ns), max(high, prediction.shifted_ns)
-    ends = [ratio / experiment.ratio for ratio in experiment.latency_ratios]
+    unseen = (*experiment.latency_ratios, experiment.waiting_ratio)
+    ends = [ratio / experiment.ratio for ratio in unseen]
     low, high = low * min([1.0, *ends]), high * max([1.0, *ends])
     for other_ns in chain.from_iterable(experiment.other_steps_ns.values()):
         other = prediction.predicted_ns * other_ns / after.step_ns
