@@ -82,6 +82,10 @@ class Doubt(NamedTuple):
         )
 
 
+MISSING = "device-work-missing"
+"""Code of the doubt about launches whose work is not in the recording."""
+
+
 class SeenLoader(NamedTuple):
     """What calls of ``next()`` on a loader with worker processes showed; times in ns.
 
@@ -187,6 +191,13 @@ class JobState:
     assumed_launches: tuple[str, ...] = field(
         default=(),
         metadata=_says("calls that launch at an assumed cost: each one recorded waited"),
+    )
+    period_spread: float | None = field(
+        default=None,
+        metadata=_says(
+            "relative spread of the device's steps, where those of earlier calls are taken for the"
+            " recorded ones, whose own are missing"
+        ),
     )
     gap_range: tuple[float, float] | None = field(
         default=None,

@@ -15,6 +15,7 @@ from foretrace.analysis.loader_readings import read_bursts, read_handover
 from foretrace.errors import GraphError
 from foretrace.graph.assemble.edge_table import UNTRACED
 from foretrace.graph.infer.loader_workers import BURSTS
+from foretrace.graph.state import MISSING
 from foretrace.replaying.replay import replay
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.primitives import edge_rows, scale_lags, whole_ns
@@ -51,6 +52,7 @@ def read_otherwise(before: Timeline, after: Timeline) -> dict[str, tuple[float, 
     """
     state = after.graph.state
     codes = {doubt.code for doubt in state.doubts} | ({GAP_UNKNOWN} if state.gap_range else set())
+    codes -= {MISSING} if state.period_spread is None else set()
     steps: dict[str, tuple[float, ...]] = {}
     for code, read in READINGS.items():
         if code in codes and after is not before:
@@ -144,6 +146,12 @@ def _read_gaps(_before: Timeline, after: Timeline) -> Iterator[float]:
         yield replay(scale_lags(graph, between, factor), like=after).step_ns
 
 
+def _read_earlier_work(_before: Timeline, after: Timeline) -> Iterator[float]:
+    """Let steps that were taken from others be as short, and as long, as those were."""
+    spread = after.graph.state.period_spread or 0.0
+    yield from (after.step_ns * (1 - spread), after.step_ns * (1 + spread))
+
+
 READINGS = {
     "untraced-wait": _read_waits,
     "graph-dependencies": _read_graphs,
@@ -151,5 +159,6 @@ READINGS = {
     BURSTS: read_bursts,
     HANDOVER_ASSUMED: read_handover,
     GAP_UNKNOWN: _read_gaps,
+    MISSING: _read_earlier_work,
 }
 """By code of the doubt: replays before and after a change in, steps of other readings in ns out."""

@@ -58,6 +58,7 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
             untraced_call_ns=float(rank.waits.untraced_ns[chosen.host].sum() / window.steps),
             assumed_launches=rank.waits.assumed,
             gap_range=rank.gap_range,
+            period_spread=rank.devices.period_spread,
             doubts=(
                 *doubt_file(meta),
                 *window.doubts,

@@ -39,7 +39,8 @@ class DeviceTasks:
     ``kind`` is a code in DEVICE_KINDS. ``launch`` is the host task that put the task there
     (−1: launched before the recording, or lost). ``busy_ns`` is its length without what overlaps
     an earlier task of the same stream, so that the busy time of a stream adds up. ``unanswered``
-    are the host tasks that launched something which was not recorded.
+    are the host tasks that launched something which was not recorded. ``is_repeated`` tasks are
+    those of an earlier step, later by whole periods, whose relative spread is ``period_spread``.
     """
 
     event: Ints
@@ -53,6 +54,8 @@ class DeviceTasks:
     launch: Ints
     unanswered: Ints
     overlaps: int
+    is_repeated: NDArray[np.bool_]
+    period_spread: float | None = None
 
     def __len__(self) -> int:
         """Return the number of device tasks."""
@@ -99,17 +102,31 @@ class DeviceTasks:
 def collect_device_tasks(events: Events, host: HostTasks) -> DeviceTasks:
     """Collect the device work of one rank and join it with its launches by correlation id."""
     rows = np.flatnonzero(events.is_kind("kernel", "memcpy", "memset"))
-    start = events.start_ns[rows]
+    launch = _join_launches(events, rows, host)
+    return arrange_tasks(
+        events, host, rows, events.start_ns[rows], launch, np.zeros(len(rows), bool)
+    )
+
+
+def arrange_tasks(
+    events: Events,
+    host: HostTasks,
+    rows: Ints,
+    start: Ints,
+    launch: Ints,
+    is_repeated: NDArray[np.bool_],
+) -> DeviceTasks:
+    """Put the device work of event *rows*, with its starts and launches, in order."""
     end = start + events.duration_ns[rows]
     device = events.column("device")[rows].astype(np.int64)
     stream = events.column("stream")[rows]
     order = np.lexsort((rows, end, start, stream, device))
-    rows, start, end, device, stream = (a[order] for a in (rows, start, end, device, stream))
+    rows, start, end, launch = (a[order] for a in (rows, start, end, launch))
+    device, stream, is_repeated = device[order], stream[order], is_repeated[order]
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (device[1:] != device[:-1]) | (stream[1:] != stream[:-1])
     lane = np.cumsum(fresh) - 1
     reached = find_reached(end, lane)
-    launch = _join_launches(events, rows, host)
     busy = np.clip(end - np.maximum(start, reached), 0, None)
     return DeviceTasks(
         event=rows,
@@ -123,6 +140,7 @@ def collect_device_tasks(events: Events, host: HostTasks) -> DeviceTasks:
         launch=launch,
         unanswered=find_unanswered(events, host, launch),
         overlaps=int(((reached > start) & (busy < end - start)).sum()),
+        is_repeated=is_repeated,
     )
 
 

@@ -15,7 +15,7 @@ from foretrace.graph.infer.api_calls import LONG_NS
 from foretrace.graph.infer.events import match_names
 from foretrace.graph.infer.host_tasks import SYNC_CALLS, WAIT_EVENT_CALLS
 from foretrace.graph.infer.launches import is_launch_task
-from foretrace.graph.state import Doubt
+from foretrace.graph.state import MISSING, Doubt
 from foretrace.tracer.data_issues import BY_NAME
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def doubt_missing_work(
         step = np.searchsorted(window.starts_ns, host.start_ns[lost], side="right")
         doubts.append(
             Doubt(
-                "device-work-missing",
+                MISSING,
                 f"{len(lost)} of {len(launches)} launches in the window have no device work in the "
                 "recording, which ended before the device was done, or lost events: "
                 f"up to {len(lost) / len(launches):.0%} of a step's device time is missing; "
@@ -117,6 +117,13 @@ def doubt_missing_work(
                 "record the calls, too",
             )
         )
+    if devices.is_repeated.any():
+        text = (
+            "the recording ended before the device came to the recorded steps: the work of the "
+            "steps before them is taken for theirs; record more steps, and synchronise with the "
+            "device before the profiler stops"
+        )
+        doubts.append(Doubt(MISSING, text, share=float(devices.is_repeated.mean())))
     unknown = np.flatnonzero(within & _is_unknown_call(events, host))
     spent = int((host.end_ns - host.start_ns)[unknown].sum())
     if spent > UNKNOWN_SHARE * (window.end_ns - window.start_ns):

@@ -14,6 +14,7 @@ import numpy as np
 from foretrace.errors import GraphError
 from foretrace.graph.infer.common_steps import find_common_steps, intersect_spans
 from foretrace.graph.infer.device_tasks import collect_device_tasks
+from foretrace.graph.infer.earlier_work import repeat_earlier_work
 from foretrace.graph.infer.events import select_events
 from foretrace.graph.infer.graph_branches import find_graph_branches
 from foretrace.graph.infer.graph_launches import measure_returns_from_branches
@@ -160,7 +161,7 @@ def infer_rank(
     events = select_events(trace.events, number if len(trace.meta.ranks) > 1 else None)
     steps = find_steps(events, step_pattern)
     host = cut_host_tasks(events, steps.rows if steps else np.empty(0, np.int64))
-    devices = collect_device_tasks(events, host)
+    devices = repeat_earlier_work(events, host, collect_device_tasks(events, host), steps)
     if not len(host) and not len(devices):
         raise GraphError(
             f"{trace.meta.source}: rank {number} has neither host nor device work; "

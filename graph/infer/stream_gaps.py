@@ -180,7 +180,7 @@ def _met_idle_stream(devices: DeviceTasks, host: HostTasks) -> NDArray[np.bool_]
     is_first = linked & (devices.start_ns == first[call])
     held = np.zeros(len(host), bool)
     held[call[is_first & ~idle]] = True
-    return is_first & ~held[call]
+    return is_first & ~held[call] & ~devices.is_repeated
 
 
 def _is_gated(

@@ -18,7 +18,7 @@ from foretrace.graph.ranks.match_collectives import Transfers, leave_out, match_
 from foretrace.graph.ranks.single_step import repeat_window
 from foretrace.graph.ranks.step_barrier import join_step_starts
 from foretrace.graph.ranks.stuck_transfers import find_stuck_transfers
-from foretrace.graph.state import Doubt
+from foretrace.graph.state import MISSING, Doubt
 from foretrace.util.schema import stack, table
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
     from numpy.typing import NDArray
+
+    from foretrace.graph.state import JobState
 
     Ints = NDArray[np.int64]
 
@@ -140,9 +142,17 @@ def _join_states(joined: Graph, graphs: Sequence[Graph]) -> Graph:
     return joined.with_state(
         doubts=tuple(doubts),
         assumed_launches=tuple(assumed),
+        period_spread=_join_spreads(states),
         gap_range=next((state.gap_range for state in states if state.gap_range), None),
         untraced_call_ns=max(state.untraced_call_ns for state in states),
     )
+
+
+def _join_spreads(states: Sequence[JobState]) -> float | None:
+    """Return the largest spread of the ranks whose work is missing; None where one has none."""
+    lacking = [s for s in states if any(doubt.code == MISSING for doubt in s.doubts)]
+    spreads = [state.period_spread for state in lacking if state.period_spread is not None]
+    return max(spreads) if spreads and len(spreads) == len(lacking) else None
 
 
 def _shift(rows: pd.Series, offset: Ints) -> NDArray[np.int32]:
