@@ -42,6 +42,11 @@ BLOCKED_SHARE = 0.2
 """Of the time until then that lies in long launches, where the queue was full."""
 LASTING_NS = 15_000
 """No launch lasts so long again and again unless it waits."""
+LEAST_LEVEL, LEAST_CALLS = 64, 32
+"""Fewer launches ahead, or fewer calls made so, show no queue."""
+STAYS = 0.2
+"""Share of a stream's launches that are made with its queue full where it has filled."""
+HALF = 0.5
 _OTHER_MAKERS = re.compile(r"\bAMD\b|Instinct|Radeon|\bMI\d|\bgfx\d|Intel|Gaudi", re.IGNORECASE)
 _OTHER_CALLS = re.compile("^(hip|musa|ur|pi|ze|acl)[A-Zr]")
 
@@ -49,17 +54,19 @@ _OTHER_CALLS = re.compile("^(hip|musa|ur|pi|ze|acl)[A-Zr]")
 class LaunchQueue(NamedTuple):
     """Per host task: launches of its stream that had not started when it was called.
 
-    ``level`` is the most that its stream ever had, ``is_limited`` whether a queue limits them.
+    ``level`` is the most that its stream ever had, ``limit`` how many a queue holds; ``None``: any.
     """
 
     outstanding: Ints
     level: Ints
-    is_limited: bool
+    limit: int | None
 
     @property
     def is_near(self) -> Flags:
         """Tell which calls were made while the queue was about full."""
-        return (self.outstanding >= QUEUE_NEARLY) & self.is_limited
+        if self.limit is None:
+            return np.zeros(len(self.outstanding), bool)
+        return self.outstanding >= self.limit * QUEUE_NEARLY // QUEUE_LIMIT
 
     @property
     def is_full(self) -> Flags:
@@ -99,8 +106,29 @@ def count_outstanding(
         np.maximum.at(outstanding, call, ahead)
         np.maximum.at(level, call, int(ahead.max()))
     most = int(outstanding.max(initial=0))
-    is_limited = most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers)
-    return LaunchQueue(outstanding, level, is_limited)
+    is_usual = QUEUE_NEARLY <= most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers)
+    limit = None if is_usual else _find_level(host, outstanding, most)
+    if limit is None and most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers):
+        limit = QUEUE_LIMIT
+    return LaunchQueue(outstanding, level, limit)
+
+
+def _find_level(host: HostTasks, outstanding: Ints, most: int) -> int | None:
+    """Return how many launches were outstanding whenever a call waited, if that is ever the same.
+
+    A queue of whatever depth fills up and stays full: then every launch lasts until a task is done,
+    and no launch does before.
+    """
+    if most < LEAST_LEVEL:
+        return None
+    length = host.end_ns - host.start_ns
+    full, below = outstanding >= FULL * most, (outstanding > 0) & (outstanding < HALF * most)
+    launches = np.count_nonzero(outstanding > 0)
+    if np.count_nonzero(full) < max(LEAST_CALLS, STAYS * launches):
+        return None
+    lasting = np.median(length[full])
+    waits = lasting > LASTING_NS and (not below.any() or lasting > 2 * np.median(length[below]))
+    return most if waits else None
 
 
 def _collect_entries(events: Events, devices: DeviceTasks, lane: slice) -> _Entries:

@@ -25,7 +25,7 @@ from foretrace.graph.infer.api_calls import (
 from foretrace.graph.infer.device_tasks import MEMCPY
 from foretrace.graph.infer.events import match_names
 from foretrace.graph.infer.host_tasks import SYNC_CALLS
-from foretrace.graph.infer.launch_queue import QUEUE_LIMIT, count_outstanding
+from foretrace.graph.infer.launch_queue import count_outstanding
 from foretrace.graph.infer.syncs import explain_syncs
 from foretrace.graph.state import Doubt
 
@@ -74,7 +74,7 @@ def split_waiting(
     if not len(host) or not len(devices):
         return waits
     queue = count_outstanding(events, host, devices, makers)
-    waits.queue_depth = QUEUE_LIMIT if queue.is_limited else None
+    waits.queue_depth = queue.limit
     calls = measure_calls(events, host, devices, queue)
     if not rules.split_waiting:
         return waits
@@ -133,7 +133,7 @@ def _explain_full_queue(
     events: Events, host: HostTasks, calls: Calls, queue: LaunchQueue, waits: Waits
 ) -> None:
     """Find the launches that waited for a free slot of their stream's queue."""
-    if not queue.is_limited:
+    if queue.limit is None:
         return
     beyond = waits.work_ns > calls.usual_ns
     waits.queued = (queue.is_full & beyond) | (queue.is_near & calls.is_long)

@@ -8,6 +8,7 @@ import pytest
 from foretrace.graph.infer.launch_queue import LaunchQueue, count_outstanding
 from foretrace.graph.infer.waits import split_waiting
 from foretrace.graph.model import Rules
+from foretrace.tracer.trace import Device
 from tests.support.recordings.events import A100, Row, call, kernel, parsed
 
 DEPTH = 1_023
@@ -78,6 +79,26 @@ def test_idle_stream_is_no_full_queue() -> None:
     rows += [kernel(2_000 + 10 * number, 5, number) for number in range(20)]
 
     assert queue_of(rows).outstanding.tolist() == list(range(20))
+
+
+def filled(depth: int, own: float) -> list[Row]:
+    """Kernels of 20 µs; after *depth* prompt launches each one is made when a kernel is done.
+
+    The prompt ones take 5 µs, the others *own*.
+    """
+    calls = [call(6 * number, 5, number) for number in range(depth)]
+    calls += [call(PERIOD * n + 6 * depth - own, own, depth + n) for n in range(1, 300)]
+    return [*calls, *(kernel(6 * depth + PERIOD * n, 20, n) for n in range(depth + 299))]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-40GB", "AMD Instinct MI300X"])
+@pytest.mark.parametrize(("own", "limit"), [(19.0, 200), (5.0, None)])
+def test_queue_of_another_depth_shows(name: str, own: float, limit: int | None) -> None:
+    """Launches that last with 200 outstanding waited; prompt ones did not, say for an event."""
+    found = count_outstanding(*parsed(filled(200, own)), [Device(0, name)])
+    usual = DEPTH if name.startswith("NVIDIA") else None
+
+    assert found.limit == (usual if limit is None else pytest.approx(limit, abs=1))
 
 
 def test_every_call_of_a_full_queue_waits_however_short() -> None:
