@@ -15,13 +15,19 @@ from foretrace.graph.infer.next_calls import find_burst, find_cycle, read_next_c
 from foretrace.graph.state import Doubt, SeenLoader
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.loaders import Loads
     from foretrace.graph.infer.next_calls import Burst, NextCalls
     from foretrace.graph.infer.steps import StepBounds
 
-BURSTS = "loader-bursts"
+    Floats = NDArray[np.float64]
+
+BURSTS, BURSTS_HIDDEN = "loader-bursts", "loader-bursts-hidden"
+USUAL_WORKERS = 8
+"""So many workers, or fewer, have most loaders whose number nobody counted."""
 MATTERS = 0.1
 """Share of a step that what is not known of the loader must be worth before it is doubted."""
 
@@ -89,6 +95,35 @@ def _measure_unevenness(calls: NextCalls) -> float:
     """Return the share by which waits as uneven as these may make the mean step wrong."""
     off = float(calls.took_ns.std()) / len(calls.took_ns) ** 0.5
     return off / usual_pace(calls.end_ns)
+
+
+def doubt_short_window(
+    workers: LoaderWorkers, steps: StepBounds, device_starts: Floats, counted: int | None
+) -> LoaderWorkers:
+    """Doubt that nobody waits for the loader, where bursts may lie outside the recorded steps."""
+    numbers, count, usual = steps.numbers, len(steps.starts_ns), counted or USUAL_WORKERS
+    is_shown = count >= usual or (numbers is not None and bool((numbers % usual == 0).any()))
+    since = usual - count if numbers is None else int(numbers[0]) % usual
+    if workers.seen.waited or is_shown or _lags(steps, device_starts, since):
+        return workers
+    text = (
+        f"no call of next() waited for the loader in the {count} recorded steps: {usual} workers"
+        f" that deliver together make one call in {usual} wait, so that the mean step may be"
+        f" longer; record {usual} steps or more"
+    )
+    return workers._replace(doubts=(*workers.doubts, Doubt(BURSTS_HIDDEN, text, "next()")))
+
+
+def _lags(steps: StepBounds, device_starts: Floats, since: int) -> bool:
+    """Tell whether the device is more than *since* steps behind when the recording begins.
+
+    A host that waits for the loader lets it catch up, so that there was no wait as late as that.
+    """
+    seen = np.flatnonzero(np.isfinite(device_starts))
+    if len(seen) <= 1:
+        return False
+    period = (device_starts[seen[-1]] - device_starts[seen[0]]) / (seen[-1] - seen[0])
+    return bool(device_starts[seen[0]] - steps.starts_ns[seen[0]] > since * period)
 
 
 def _doubt_uneven(calls: NextCalls, off: float) -> tuple[Doubt, ...]:

@@ -21,7 +21,7 @@ from foretrace.graph.infer.graph_launches import measure_returns_from_branches
 from foretrace.graph.infer.host_tasks import cut_host_tasks
 from foretrace.graph.infer.launch_queue import is_nvidia
 from foretrace.graph.infer.loader_pace import pace_window
-from foretrace.graph.infer.loader_workers import infer_loader_workers
+from foretrace.graph.infer.loader_workers import doubt_short_window, infer_loader_workers
 from foretrace.graph.infer.loaders import couple_units, find_marker_waits, find_units
 from foretrace.graph.infer.missing_work import advise, refuse_missing_work
 from foretrace.graph.infer.phases_modules import assign_modules, assign_phases
@@ -36,7 +36,7 @@ from foretrace.graph.infer.stream_gaps import (
 from foretrace.graph.infer.threads import infer_thread_roles
 from foretrace.graph.infer.untraced_waits import find_untraced_waits, list_causes
 from foretrace.graph.infer.waits import split_waiting
-from foretrace.graph.infer.window import choose_window
+from foretrace.graph.infer.window import choose_window, find_device_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -195,6 +195,9 @@ def infer_rank(
     module, module_names = assign_modules(events, host)
     seen = rules.loader_edges and not stages
     workers = infer_loader_workers(events, host, steps, _count_workers(trace)) if seen else None
+    if steps and workers:
+        device_starts = find_device_starts(steps.starts_ns, host, devices)
+        workers = doubt_short_window(workers, steps, device_starts, _count_workers(trace))
     cycle = workers.cycle if workers else 1
     window = choose_window(steps, host, devices, common, cycle=cycle)
     if steps and workers and workers.pace_ns:

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from foretrace.graph.infer.loader_workers import infer_loader_workers
+from foretrace.graph.infer.loader_workers import doubt_short_window, infer_loader_workers
 from foretrace.graph.infer.next_calls import find_burst, find_cycle, read_next_calls
 from foretrace.graph.infer.steps import find_steps
 from tests.support.recordings.events import MULTI_FETCH, Row, microseconds, note, op, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
     from foretrace.graph.infer.host_tasks import HostTasks
@@ -178,6 +180,38 @@ def test_workers_that_deliver_together_begin_with_batch_0(
     assert inferred is not None
     assert burst.guess_workers() == workers
     assert [doubt.code for doubt in inferred.doubts] == codes
+
+
+NOT_BEHIND, FAR_BEHIND = np.arange(4) * 1_200_000.0, 6e6 + np.arange(4) * 1_200_000.0
+
+
+@pytest.mark.parametrize(
+    ("took", "first", "counted", "device", "codes"),
+    [
+        ([150] * 4, 9, None, NOT_BEHIND, ["loader-bursts-hidden"]),  # batch 8 or 16 may be late
+        ([150] * 4, 13, None, NOT_BEHIND, []),  # 16 was not
+        ([150] * 8, 9, None, NOT_BEHIND, []),
+        ([150] * 4, 9, 4, NOT_BEHIND, []),  # one of four calls would have waited
+        ([150] * 4, 9, 16, NOT_BEHIND, ["loader-bursts-hidden"]),
+        ([150] * 4, 9, None, FAR_BEHIND, []),  # the host has not waited for five steps
+        ([150] * 4, 15, None, np.full(4, np.nan), []),
+        ([5_000] * 4, 9, None, NOT_BEHIND, []),  # each waits
+    ],
+)
+def test_bursts_may_lie_outside_a_short_recording(
+    took: Sequence[float],
+    first: int,
+    counted: int | None,
+    device: NDArray[np.float64],
+    codes: list[str],
+) -> None:
+    """Eight workers that deliver together are waited for once in eight steps."""
+    events, host, steps = record(took, first=first)
+    workers = infer_loader_workers(events, host, steps, counted)
+    assert workers is not None
+    doubted = doubt_short_window(workers, steps, device, counted)
+
+    assert [doubt.code for doubt in doubted.doubts] == codes
 
 
 def test_first_wait_of_a_job_is_the_start_of_its_loader() -> None:
