@@ -131,4 +131,6 @@ def _write_notes(rank: InferredRank, chosen: Selection) -> tuple[str, ...]:
         notes.append(
             "the loader was seen only by the waiting for it: it cannot get faster than recorded"
         )
+    if rank.workers is not None:
+        notes.extend(rank.workers.notes)
     return tuple(notes)

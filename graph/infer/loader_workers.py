@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 BURSTS, BURSTS_HIDDEN = "loader-bursts", "loader-bursts-hidden"
 USUAL_WORKERS = 8
 """So many workers, or fewer, have most loaders whose number nobody counted."""
+FALLS_BEHIND = 0.05
+"""Share of a step by which a device that is catching up falls behind in each."""
 MATTERS = 0.1
 """Share of a step that what is not known of the loader must be worth before it is doubted."""
 
@@ -44,6 +46,7 @@ class LoaderWorkers(NamedTuple):
     pace_ns: int
     seen: SeenLoader
     doubts: tuple[Doubt, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def infer_loader_workers(
@@ -100,30 +103,50 @@ def _measure_unevenness(calls: NextCalls) -> float:
 def doubt_short_window(
     workers: LoaderWorkers, steps: StepBounds, device_starts: Floats, counted: int | None
 ) -> LoaderWorkers:
-    """Doubt that nobody waits for the loader, where bursts may lie outside the recorded steps."""
-    numbers, count, usual = steps.numbers, len(steps.starts_ns), counted or USUAL_WORKERS
-    is_shown = count >= usual or (numbers is not None and bool((numbers % usual == 0).any()))
-    since = usual - count if numbers is None else int(numbers[0]) % usual
-    if workers.seen.waited or is_shown or _lags(steps, device_starts, since):
+    """Doubt that nobody waits for the loader, where bursts may lie outside the recorded steps.
+
+    That is a doubt where the workers were counted, where the device falls further behind with
+    every step, as it does after a burst, or where so few steps hide the bursts of half as many
+    workers, too; else only a note.
+    """
+    late, usual = _measure_lateness(steps, device_starts), counted or USUAL_WORKERS
+    if workers.seen.waited or _shows_burst(steps, usual) or _is_far_behind(late, steps, usual):
         return workers
     text = (
-        f"no call of next() waited for the loader in the {count} recorded steps: {usual} workers"
-        f" that deliver together make one call in {usual} wait, so that the mean step may be"
-        f" longer; record {usual} steps or more"
+        f"no call of next() waited for the loader in the {steps.count + 1} recorded steps: {usual}"
+        f" workers that deliver together make one call in {usual} wait, so that the mean step may"
+        f" be longer; record {usual} steps or more"
     )
-    return workers._replace(doubts=(*workers.doubts, Doubt(BURSTS_HIDDEN, text, "next()")))
+    is_falling_behind = len(late) > 1 and (late[-1] - late[0]) / (len(late) - 1) > FALLS_BEHIND
+    if counted or is_falling_behind or not _shows_burst(steps, usual // 2):
+        return workers._replace(doubts=(*workers.doubts, Doubt(BURSTS_HIDDEN, text, "next()")))
+    return workers._replace(notes=(text,))
 
 
-def _lags(steps: StepBounds, device_starts: Floats, since: int) -> bool:
-    """Tell whether the device is more than *since* steps behind when the recording begins.
+def _shows_burst(steps: StepBounds, workers: int) -> bool:
+    """Tell whether a burst of so many workers cannot lie outside the recorded steps."""
+    numbers = steps.numbers
+    is_there = numbers is not None and bool((numbers % workers == 0).any())
+    return is_there or len(steps.starts_ns) >= workers
 
-    A host that waits for the loader lets it catch up, so that there was no wait as late as that.
+
+def _is_far_behind(late: Floats, steps: StepBounds, workers: int) -> bool:
+    """Tell whether the device is behind by more steps than since the last burst may have been.
+
+    A host that waits for the loader lets it catch up.
     """
-    seen = np.flatnonzero(np.isfinite(device_starts))
+    numbers, count = steps.numbers, len(steps.starts_ns)
+    since = workers - count if numbers is None else int(numbers[0]) % workers
+    return len(late) > 0 and bool(late[0] > since)
+
+
+def _measure_lateness(steps: StepBounds, device_starts: Floats) -> Floats:
+    """Return how many steps the device is behind the host where each step begins."""
+    seen = np.flatnonzero(np.isfinite(device_starts[: len(steps.starts_ns)]))
     if len(seen) <= 1:
-        return False
+        return np.empty(0)
     period = (device_starts[seen[-1]] - device_starts[seen[0]]) / (seen[-1] - seen[0])
-    return bool(device_starts[seen[0]] - steps.starts_ns[seen[0]] > since * period)
+    return np.asarray((device_starts[seen] - steps.starts_ns[seen]) / period)
 
 
 def _doubt_uneven(calls: NextCalls, off: float) -> tuple[Doubt, ...]:
