@@ -94,6 +94,7 @@ class SeenLoader(NamedTuple):
     waited for: else nothing shows what one costs. ``burst_ns`` is the only wait of the recording
     where workers deliver together and it was too short to show after how many steps, and
     ``others_ns`` a step without it; else 0. A batch may cost ``slack`` times as much as assumed.
+    Calls that are ``alike`` and short enough for that may all have found their batch ready.
     """
 
     handover_ns: int
@@ -103,6 +104,7 @@ class SeenLoader(NamedTuple):
     burst_ns: int = 0
     others_ns: int = 0
     slack: tuple[float, float] = (1.0, 1.0)
+    alike: bool = False
 
 
 def _says(meaning: str, unit: str = "") -> dict[str, str]:

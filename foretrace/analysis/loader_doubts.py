@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.loader_readings import LONG_HANDOVER_NS, SHORT_HANDOVER_NS
+from foretrace.analysis.loader_readings import SHORT_HANDOVER_NS
+from foretrace.analysis.other_readings import HANDOVER_HIDDEN
 from foretrace.graph.state import Doubt
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.scenario import names
@@ -82,16 +83,18 @@ def _doubt_cost(experiment: Experiment) -> tuple[Doubt, ...]:
 
 
 def _doubt_handover(experiment: Experiment, predicted_ns: float) -> tuple[Doubt, ...]:
-    """Say that what taking over a batch costs is not seen, where that sets the pace."""
+    """Say that what taking over a batch costs is not seen, where the answer rests on that."""
     seen = experiment.baseline.graph.state.loader
-    if seen is None or not _waits_for_calls(experiment, seen.handover_ns):
-        return ()
-    off = 0
+    off = 0.0
     takes_turns = (_count_recorded(experiment) or 1) > 1  # who waits for several does so in bursts
-    if not seen.handover_seen:
-        off = min(LONG_HANDOVER_NS, seen.shortest_ns) - seen.handover_ns
+    if HANDOVER_HIDDEN in experiment.other_steps_ns:
+        step_ns = experiment.after.step_ns
+        others = experiment.other_steps_ns[HANDOVER_HIDDEN]
+        off = max((abs(other / step_ns - 1) * predicted_ns for other in others), default=0.0)
+    elif seen is None or not _waits_for_calls(experiment, seen.handover_ns):
+        return ()
     elif not seen.waited and "dataloader" in names(experiment.scenario) and not takes_turns:
-        off = seen.handover_ns - SHORT_HANDOVER_NS
+        off = float(seen.handover_ns - SHORT_HANDOVER_NS)
     if off <= MATTERS * predicted_ns:
         return ()
     text = (
@@ -99,7 +102,7 @@ def _doubt_handover(experiment: Experiment, predicted_ns: float) -> tuple[Doubt,
         f" taking over a batch is not recorded; {off / 1e6:.3f} ms of the predicted step may be"
         " wrong; record with more workers"
     )
-    return (Doubt("loader-handover-hidden", text, "next()"),)
+    return (Doubt(HANDOVER_HIDDEN, text, "next()"),)
 
 
 def _waits_for_calls(experiment: Experiment, handover_ns: int) -> bool:

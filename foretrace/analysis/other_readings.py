@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.loader_readings import read_bursts, read_handover
+from foretrace.analysis.loader_readings import read_bursts, read_handover, read_hidden_handover
 from foretrace.errors import GraphError
 from foretrace.graph.assemble.edge_table import UNTRACED
 from foretrace.graph.infer.loader_workers import BURSTS
@@ -39,6 +39,7 @@ WORK = (
 )
 """Kinds of tasks that change together: work of the device, transfers, work of the host."""
 GAP_UNKNOWN = "kernel-gap-unknown"
+HANDOVER_HIDDEN = "loader-handover-hidden"
 LAUNCH_RANGE = (0.5, 2.0)
 """What launches cost, over what is assumed: 3 to 12 us, the medians of 43 public recordings."""
 ALIKE = 0.01
@@ -53,6 +54,7 @@ def read_otherwise(before: Timeline, after: Timeline) -> dict[str, tuple[float, 
     state = after.graph.state
     codes = {doubt.code for doubt in state.doubts} | ({GAP_UNKNOWN} if state.gap_range else set())
     codes -= {MISSING} if state.period_spread is None else set()
+    codes |= {HANDOVER_HIDDEN} if state.loader and not state.loader.handover_seen else set()
     steps: dict[str, tuple[float, ...]] = {}
     for code, read in READINGS.items():
         if code in codes and after is not before:
@@ -158,6 +160,7 @@ READINGS = {
     "launch-cost-unknown": _read_launches,
     BURSTS: read_bursts,
     HANDOVER_ASSUMED: read_handover,
+    HANDOVER_HIDDEN: read_hidden_handover,
     GAP_UNKNOWN: _read_gaps,
     MISSING: _read_earlier_work,
 }

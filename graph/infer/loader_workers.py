@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.graph.infer.loaders import load_evenly, load_from_calls
-from foretrace.graph.infer.next_calls import find_burst, find_cycle, read_next_calls, usual_pace
+from foretrace.graph.infer.next_calls import (
+    LONGEST_NS,
+    are_alike,
+    find_burst,
+    find_cycle,
+    read_next_calls,
+    usual_pace,
+)
 from foretrace.graph.state import Doubt, SeenLoader
 
 if TYPE_CHECKING:
@@ -63,6 +70,7 @@ def infer_loader_workers(
         return None
     shortest = int(calls.took_ns.min())
     seen = SeenLoader(calls.own_ns, calls.is_seen, shortest, bool(calls.waited.any()))
+    seen = seen._replace(alike=shortest <= LONGEST_NS and are_alike(calls.took_ns))
     cycle = find_cycle(calls, steps, workers)
     burst = find_burst(calls, steps) if cycle == 0 or cycle > steps.count else None
     if burst is not None:

@@ -35,6 +35,9 @@ SHORT_SHARE = 0.05
 """… or costs no more than this share of a step, and …"""
 LONGEST_NS = 2_000_000
 """… never more than this: unpickling and queue handling of one batch."""
+ENOUGH_CALLS, ABSORBS = 4, -0.5
+"""So many calls show whether they wait: then one is as much shorter as the step before is longer,
+and the slope of the one over the other is -1, not 0."""
 USUAL_HANDOVER_NS = 200_000
 """Taking over a batch that lies ready, where every call waited: 70 to 180 µs in public traces."""
 WAIT_SHARE = 0.02
@@ -115,7 +118,7 @@ def read_next_calls(events: Events, host: HostTasks, main: int) -> NextCalls | N
     order = np.argsort(host.start_ns[consumer], kind="stable")
     consumer, event = consumer[order], event[order]
     took = events.duration_ns[event]
-    own, is_seen = _estimate_handover(took, usual_pace(host.end_ns[consumer]))
+    own, is_seen = _estimate_handover(took, host.end_ns[consumer])
     return NextCalls(consumer, host.end_ns[consumer], took, own, is_seen)
 
 
@@ -124,15 +127,32 @@ def usual_pace(moments: Ints) -> float:
     return float(moments[-1] - moments[0]) / max(len(moments) - 1, 1)
 
 
-def _estimate_handover(took: Ints, pace_ns: float) -> tuple[int, bool]:
+def _estimate_handover(took: Ints, end_ns: Ints) -> tuple[int, bool]:
     """Return what taking over a batch costs, and whether a call shows it.
 
-    The shortest calls do, unless they are too long for that: then every call waited.
+    The shortest calls do, unless they are too long for that: then every call waited. In between,
+    calls that are alike did not wait if they are as long after a long step as after a short one.
     """
     own = int(np.median(took[took <= ALIKE_CALLS * took.min()]))
-    if own <= max(SHORT_NS, min(SHORT_SHARE * pace_ns, LONGEST_NS)):
+    if own <= max(SHORT_NS, min(SHORT_SHARE * usual_pace(end_ns), LONGEST_NS)):
+        return own, True
+    if own <= LONGEST_NS and are_alike(took) and not _absorb_steps(took, end_ns):
         return own, True
     return min(USUAL_HANDOVER_NS, int(took.min())), False
+
+
+def are_alike(took: Ints) -> bool:
+    """Tell whether calls that took so long may all have found their batch ready."""
+    return bool(took.max() <= ALIKE_CALLS * took.min())
+
+
+def _absorb_steps(took: Ints, end_ns: Ints) -> bool:
+    """Tell whether calls were shorter after longer steps; too few calls, or even steps, may be."""
+    before = np.diff(end_ns) - took[1:]
+    if len(took) < ENOUGH_CALLS or not np.ptp(before):
+        return True
+    of_step, of_call = before - before.mean(), took[1:] - took[1:].mean()
+    return bool((of_step @ of_call) <= ABSORBS * (of_step @ of_step))
 
 
 def find_cycle(calls: NextCalls, steps: StepBounds, workers: int | None) -> int:

@@ -33,6 +33,8 @@ HANDOVER_CPU_NS = 2_500_000
 HANDOVER_ASSUMED = "loader-handover-assumed"
 TAKE_OVER = "take a batch from a worker (predicted)"
 """Name of the task that does, where the recording has none."""
+LOADED = "load a batch (predicted)"
+"""Name of the task by which the training process loads."""
 
 
 def dataloader(
@@ -127,7 +129,7 @@ def _inline(graph: Graph, loading: Loading, batch_ns: float) -> Graph:
         graph,
         loading.consumers,
         place="before",
-        name="load a batch (predicted)",
+        name=LOADED,
         kind="host",
         phase="load",
         work_ns=round(batch_ns),

@@ -29,16 +29,17 @@ SINGLE_FETCH = MULTI_FETCH.replace("Multi", "Single")
 
 
 def record(
-    took: Sequence[float], compute: float = 1_000, first: int = 7
+    took: Sequence[float], compute: float | Sequence[float] = 1_000, first: int = 7
 ) -> tuple[Events, HostTasks, StepBounds]:
     """Return a recording of a step per call, the last one open."""
     rows: list[Row] = []
     at = 0.0
-    for number, length in enumerate(took):
-        rows.append(note(f"ProfilerStep#{first + number}", at, length + compute))
+    computes = compute if isinstance(compute, list) else [compute] * len(took)
+    for number, (length, work) in enumerate(zip(took, computes, strict=True)):
+        rows.append(note(f"ProfilerStep#{first + number}", at, length + work))
         rows.append(note(MULTI_FETCH, at, length))
-        rows.append(op("aten::mm", at + length, compute))
-        at += length + compute
+        rows.append(op("aten::mm", at + length, work))
+        at += length + work
     marks = [index for index, row in enumerate(rows) if row["name"].startswith("Profiler")]
     events, host, _ = parsed(rows, markers=marks)
     steps = find_steps(events)
@@ -73,6 +74,26 @@ def test_hand_over_is_what_calls_take_that_do_not_wait(
     calls = read(took, compute)
 
     assert calls.own_ns // 1_000 == own
+    assert calls.waited.astype(int).tolist() == waited
+
+
+@pytest.mark.parametrize(
+    ("took", "waited"),
+    [
+        ([900, 910, 890, 905, 900], [0, 0, 0, 0, 0]),  # as long after a long step
+        ([900, 700, 900, 720, 900], [1, 1, 1, 1, 1]),  # a long step leaves less to wait for
+        ([900, 910, 890], [1, 1, 1]),  # so few do not show it
+    ],
+)
+def test_calls_that_take_as_long_after_a_long_step_do_not_wait(
+    took: Sequence[float], waited: list[int]
+) -> None:
+    """Every other step computes 0.2 ms longer; a batch that comes evenly is waited for less."""
+    computes = [3_200 if number % 2 == 0 else 3_000 for number in range(len(took))]
+    events, host, steps = record(took, computes)
+    calls = read_next_calls(events, host, steps.thread)
+
+    assert calls is not None
     assert calls.waited.astype(int).tolist() == waited
 
 
