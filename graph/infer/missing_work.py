@@ -68,7 +68,8 @@ def refuse_missing_work(
     """
     if len(devices):
         return
-    if len(meta.ranks) == 1 and not (host.end_ns > host.start_ns).any():
+    is_empty = not (host.end_ns > host.start_ns).any() and not meta.unprofiled_step_ns
+    if len(meta.ranks) == 1 and is_empty:
         raise GraphError(
             f"{meta.source}: it holds named ranges alone, neither calls nor work of a device; "
             + advise(meta)

@@ -176,8 +176,9 @@ def infer_rank(
     if rules.graph_branches:
         measure_returns_from_branches(devices, host, waits)
     gaps = estimate_kernel_gaps(devices, host) if rules.kernel_gap else {}
-    is_known = not (rules.kernel_gap and is_nvidia(events, host, trace.meta.devices))
-    gap_range = None if is_known else assume_kernel_gap(devices, gaps)
+    makers = trace.meta.devices
+    has_usual_gap = rules.kernel_gap and makers and is_nvidia(events, host, makers)
+    gap_range = assume_kernel_gap(devices, gaps) if has_usual_gap else None
     from_start = rules.launch_from_start
     gates = find_event_edges(events, devices, host, threads.group) if rules.event_edges else None
     latency, plain_latency = estimate_launch_lags(

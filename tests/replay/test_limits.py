@@ -16,6 +16,8 @@ from tests.support.recordings.events import call, kernel, scaled, step_ms, steps
 if TYPE_CHECKING:
     from foretrace.tracer.trace import Trace
 
+GAPLESS = ()
+"""Of devices that nobody names no gap between kernels is assumed."""
 LATENCY, RETURN = 5, 3
 """Call start to kernel start on an idle stream; end of the last kernel to return of the sync."""
 
@@ -30,7 +32,7 @@ def launches(count: int, every: float, length: float) -> Trace:
         rows += [call(every * number, 5, number), kernel(begin, length, number)]
     last = every * (count - 1) + 5
     end = max(last + 5, free + RETURN)
-    return trace(steps(3, end, [*rows, sync(last, end)]))
+    return trace(steps(3, end, [*rows, sync(last, end)]), devices=GAPLESS)
 
 
 def test_launch_bound_job_with_slower_kernels() -> None:
@@ -79,6 +81,6 @@ def test_step_is_the_slowest_lane(factor: float) -> None:
     """Without a sync the period is exactly the larger bound: the host's 200 µs or the kernels'."""
     rows = [call(10 * number, 10, number) for number in range(20)]
     rows += [kernel(10 * number + 5, 8, number) for number in range(20)]
-    recording = trace(steps(6, 200, rows))
+    recording = trace(steps(6, 200, rows), devices=GAPLESS)
 
     assert step_ms(recording, factor) == max(0.2, 0.16 * factor)
