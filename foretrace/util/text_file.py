@@ -34,6 +34,8 @@ def read_text(path: Path, error: type[ForetraceError]) -> str:
         It is no regular file, too large, no text in UTF-8, or cannot be read.
     """
     try:
+        if path.is_dir():
+            raise error(f"{path}: cannot be read (Is a directory)")
         if path.exists() and not path.is_file():
             raise error(f"{path}: no regular file")
         size = path.stat().st_size

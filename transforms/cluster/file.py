@@ -63,7 +63,7 @@ def read_cluster(name_or_path: str) -> Cluster:
     try:
         text = read_text(path, TransformError)
     except TransformError as error:
-        raise TransformError(f"cannot be read as a cluster: {error}") from None
+        raise TransformError(f"{error}; expected a cluster") from None
     return parse_cluster(text, path.stem, path.parent)
 
 

@@ -244,6 +244,8 @@ def read_recording(
     """Return the recording *member* of *where*; *read* gives it compressed, *facts* its job."""
     packed = read()
     content = unpack_recording(packed, f"{where}: {member}.xz")
+    if not content.strip():
+        raise TraceError(f"{where}: {member}.xz is broken: it is empty or cut short")
     return add_metadata(load_bytes(content, member, len(packed)), facts, source=member)
 
 
