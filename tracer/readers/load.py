@@ -6,6 +6,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.merge_ranks import join_ranks
@@ -23,9 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-CHUNK = 1 << 16
-"""Bytes that are decompressed at a time."""
+LARGEST_CHUNK, SMALLEST_CHUNK = 1 << 22, 1 << 14
+"""Bytes decompressed at a time: few calls where there is one member, few copies where many."""
 GZIP, SQLITE, PARQUET = b"\x1f\x8b", b"SQLite format 3\x00", b"PAR1"
+OBJECT = ord("{")
 JSON_STARTS = (b"{", b"[")
 OTHERS = {
     b"PK\x03\x04": "a zip archive; unpack it and give the trace inside",
@@ -82,9 +85,16 @@ def _read(raw: bytes, source: str, on_disk: int) -> Trace:
         raise TraceError(f"{source}: a Parquet file inside gzip; decompress it first")
     raw = raw.removeprefix(BYTE_ORDER_MARK)
     if raw[:4096].lstrip().startswith(JSON_STARTS):
-        OBJECTS.check(raw.count(b"{"), source, TraceError, on_disk=on_disk)
+        OBJECTS.check(_count_objects(raw), source, TraceError, on_disk=on_disk)
         return read_timeline(raw, source) if is_timeline(raw) else read_kineto(raw, source)
     raise TraceError(f"{source}: {_what_it_is(raw)}")
+
+
+def _count_objects(raw: bytes) -> int:
+    """Return how many objects the JSON *raw* has at most; a cache's worth of it at a time."""
+    content, size = np.frombuffer(raw, np.uint8), 1 << 16
+    parts = (content[at : at + size] == OBJECT for at in range(0, len(content), size))
+    return sum(int(np.count_nonzero(part)) for part in parts)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -102,11 +112,11 @@ def _read_bytes(path: Path) -> bytes:
 
 def _decompress(raw: bytes, source: str, size_limit: int) -> bytes:
     """Decompress all members of a gzip file; one that is cut short gives what it still has."""
-    pieces, size, at = [], 0, 0
+    pieces, size, at, take = [], 0, 0, LARGEST_CHUNK
     while raw.startswith(GZIP, at):
-        member = zlib.decompressobj(wbits=31)
+        member, began = zlib.decompressobj(wbits=31), at
         while at < len(raw) and not member.eof:
-            chunk = raw[at : at + CHUNK]
+            chunk = raw[at : at + take]
             try:
                 piece = member.decompress(chunk, size_limit - size + 1)
             except zlib.error as error:
@@ -119,6 +129,7 @@ def _decompress(raw: bytes, source: str, size_limit: int) -> bytes:
                     f"{source}: unpacks to more than {size_limit:,} bytes; record fewer steps, or "
                     f"set {UNPACKED.variable} if it is meant to"
                 )
+        take = min(max(2 * (at - began), SMALLEST_CHUNK), LARGEST_CHUNK)
     return b"".join(pieces)
 
 
