@@ -5,12 +5,14 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: help demo test lint docs site screenshots golden accuracy bench clean
+.PHONY: help demo test test-oldest test-newest lint docs site screenshots golden accuracy bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo      record a small job on this machine, predict two what-ifs, measure both"
 	@echo "make test      install what the tests need, lint, type-check and run every test"
+	@echo "make test-oldest  the tests with the oldest versions that pyproject.toml allows"
+	@echo "make test-newest  the tests with the newest versions of everything"
 	@echo "make lint      ruff, mypy and who imports whom only"
 	@echo "make docs      rewrite what is generated from code (schema, transforms, devices, api, the rooms)"
 	@echo "make site      build the documentation into site/"
@@ -25,6 +27,32 @@ demo: $(VENV)/installed-demo
 
 test: lint
 	$(PY) -m pytest -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+
+# Both in environments of their own, without the tests of texts that one set of versions prints
+# (golden reports, pages) and of what only `make lint` installs.
+OLDEST := .venv-oldest
+NEWEST := .venv-newest
+EXTRAS := record,batch,export,plot,test
+ELSEWHERE := $(addprefix --ignore=tests/whole/test_,docs.py golden.py reports.py rooms.py site.py)
+
+test-oldest: $(OLDEST)/installed
+	$(OLDEST)/bin/python -m pytest -n $(JOBS) -W default $(ELSEWHERE)
+
+test-newest: $(NEWEST)/installed
+	$(NEWEST)/bin/python -m pytest -n $(JOBS) -W default $(ELSEWHERE)
+
+$(OLDEST)/installed: pyproject.toml tests/support/lower_bounds.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(PYTHON) -m tests.support.lower_bounds > $(OLDEST)/lower-bounds.txt
+	$(OLDEST)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --constraint $(OLDEST)/lower-bounds.txt --editable ".[$(EXTRAS)]"
+	@touch $@
+
+$(NEWEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade \
+	  --upgrade-strategy eager --editable ".[$(EXTRAS)]"
+	@touch $@
 
 lint: $(VENV)/installed-test
 	$(PY) -m ruff check .
@@ -52,7 +80,7 @@ bench: $(VENV)/installed-test
 	for each in benchmarks/*.py; do $(PY) -m benchmarks.$$(basename $$each .py) || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist site *.egg-info .*_cache .coverage* htmlcov demo-out
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist site *.egg-info .*_cache .coverage* htmlcov demo-out
 
 # The environment is rebuilt only where its inputs changed; each stamp is newer than what it was made from.
 $(VENV)/created:
@@ -66,5 +94,5 @@ $(VENV)/installed-demo: $(VENV)/created pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/created pyproject.toml constraints.txt
-	$(PIP) --editable ".[record,test,docs]"
+	$(PIP) --editable ".[record,test,lint,docs]"
 	@touch $@ $(VENV)/installed-demo

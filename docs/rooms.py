@@ -23,6 +23,7 @@ MAY_IMPORT_LATE = (
     "foretrace.__main__",
     "foretrace.cli",
     "foretrace.tracer.lab.pairs",
+    "foretrace.tracer.readers.parquet",
 )
 """Doors that load what one command needs, and recording where only torch is installed."""
 

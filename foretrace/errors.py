@@ -10,9 +10,17 @@
 Each is also a ``ValueError``. The text is one line: what, where, what to do.
 """
 
+LONGEST = 1_500
+"""Characters of an error's text: what a file says in it may be of any length."""
+
 
 class ForetraceError(ValueError):
     """Base of every error that is the input's fault and not a bug."""
+
+    def __str__(self) -> str:
+        """Return the text; the middle of a very long one is left out."""
+        text = super().__str__()
+        return text if len(text) <= LONGEST else f"{text[: LONGEST - 300]} … {text[-250:]}"
 
 
 class TraceError(ForetraceError):

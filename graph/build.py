@@ -15,9 +15,15 @@ from foretrace.graph.model import Graph, Rules
 from foretrace.graph.operation_timeline.operation_graph import build_operation_graph
 from foretrace.graph.ranks.merge import merge_ranks
 from foretrace.tracer.readers.operation_timeline import SHAPE
+from foretrace.util.exhaustion import within_means
+from foretrace.util.limits import TASKS
 
 if TYPE_CHECKING:
     from foretrace.tracer.trace import Trace
+
+DAY_NS = 24 * 3600 * 10**9
+MOST_NS = 10**16
+"""No job's window holds 115 days of work; sums of it must not leave 64 bits, either."""
 
 
 class Recorded(Enum):
@@ -45,12 +51,32 @@ def build(trace: Trace, *, rules: Rules | None = None, step_pattern: str | None 
         When the recording holds no work to build from, or *step_pattern* matches too little.
     """
     rules = rules or Rules()
-    match recorded_shape(trace):
-        case Recorded.CALLS_AND_KERNELS:
-            graph = _build_from_calls(trace, rules, step_pattern)
-        case Recorded.OPERATIONS:
-            graph = build_operation_graph(trace, rules)
-    return check(graph)
+    with within_means(trace.meta.source, GraphError):
+        match recorded_shape(trace):
+            case Recorded.CALLS_AND_KERNELS:
+                graph = _build_from_calls(trace, rules, step_pattern)
+            case Recorded.OPERATIONS:
+                graph = build_operation_graph(trace, rules)
+        return _refuse_endless(check(graph), trace.meta.source)
+
+
+def _refuse_endless(graph: Graph, source: str) -> Graph:
+    """Return *graph* unless its step, or all the work in it, takes longer than any job does.
+
+    Raises
+    ------
+    GraphError
+        A time in the recording is broken: it lies years from the others.
+    """
+    TASKS.check(len(graph.tasks), source, GraphError)
+    for frame, column in ((graph.tasks, "work_ns"), (graph.edges, "lag_ns")):
+        total = np.abs(frame[column].to_numpy().astype(np.float64)).sum()
+        if not total <= MOST_NS:
+            raise GraphError(f"{source}: {column} adds up to more than 115 days: a time is broken")
+    if not 0 < graph.measured_step_ns <= MOST_NS:
+        days = graph.measured_step_ns / DAY_NS
+        raise GraphError(f"{source}: a step takes {days:,.1f} days: a time of it is broken")
+    return graph
 
 
 def recorded_shape(trace: Trace) -> Recorded:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,10 @@ from foretrace.transforms.edit.provenance import add_applied
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.signatures import check_given, describe_what_if
 from foretrace.transforms.user_defined import run_user_defined
+from foretrace.util.exhaustion import within_means
 from foretrace.util.import_target import load_target
+from foretrace.util.limits import TASKS
+from foretrace.util.text_file import parse_toml, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,9 +139,10 @@ def load_scenario(path: str | Path) -> Scenario:
         The file cannot be read, or one of its what-ifs is wrong.
     """
     try:
-        content = tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise TransformError(f"scenario file {path}: {error}") from None
+        text = read_text(Path(path), TransformError)
+        content = parse_toml(text, str(path), TransformError)
+    except TransformError as error:
+        raise TransformError(f"scenario file {error}") from None
     for key in content:
         if key != KEY:
             raise TransformError(
@@ -203,7 +206,9 @@ def apply(graph: Graph, asked: ScenarioLike) -> Graph:
         A what-if does not apply to this graph.
     """
     for change in as_scenario(asked):
-        changed = check(change(graph), graph)
+        with within_means(str(change), TransformError):
+            changed = check(change(graph), graph)
+        TASKS.check(len(changed.tasks), str(change), TransformError)
         graph = add_applied(graph, changed, change.name, str(change))
     return graph
 

@@ -27,6 +27,7 @@ from foretrace.tracer.step_stats import NOISE_LIMIT, drift
 from foretrace.transforms.costs.roofline import kernel_time_ns
 from foretrace.transforms.edit.provenance import MEASURED
 from foretrace.transforms.edit.select import has_device
+from foretrace.transforms.foreign_scenario import parse_foreign_scenario
 from foretrace.transforms.measured.calibration import read_calibration
 from foretrace.transforms.scenario import apply, names, parse_scenario
 from foretrace.util.progress import stage
@@ -159,7 +160,7 @@ def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
     """
     recorded = build(pair.before)
     before = with_measured_step(recorded, pair.before_ns)
-    scenario = parse_scenario([pair.scenario])
+    scenario = parse_foreign_scenario([pair.scenario])
     validation = compare(before, scenario, pair.after_ns, "unprofiled")
     row = replace(
         _step_row(validation, before, scenario),

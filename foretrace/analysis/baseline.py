@@ -35,6 +35,10 @@ CHANGING_TRANSFERS = frozenset({"network", "faster_kernels"})
 """What-ifs that make recorded collectives faster or slower, and leave them where they are."""
 
 
+FARTHEST = 1000.0
+"""Times by which a replay may miss the recorded step before nothing is said at all."""
+
+
 @dataclass(frozen=True)
 class Baseline:
     """A job before any change, replayed; what is computed from it is computed on first use."""
@@ -83,10 +87,15 @@ class Baseline:
         Raises
         ------
         TransformError
-            The recorded step has no work.
+            The recorded step has no work, or work that has nothing to do with its length.
         """
         if self.timeline.step_ns <= 0:
             raise TransformError("the recorded step has no work, so no ratio can be formed")
+        if not 1 / FARTHEST <= self.timeline.step_ns / self.measured.step_ns <= FARTHEST:
+            raise TransformError(
+                f"the recorded step takes {self.measured.step_ns / 1e6:.3g} ms, its replay "
+                f"{self.timeline.step_ns / 1e6:.3g} ms: a time in the recording is broken"
+            )
 
 
 @dataclass(frozen=True)

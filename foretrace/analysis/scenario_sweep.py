@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,6 +11,7 @@ from foretrace.analysis.baseline import Baseline, Experiment, replay_baseline
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.replaying.replay import replay
+from foretrace.tracer.child_process import end_with
 from foretrace.transforms.scenario import apply, as_scenario
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def predict_many(
     if jobs == 1 or len(wanted) <= _CHUNK:
         return list(predict_each(replay_baseline(graph), wanted))
     spawned = multiprocessing.get_context("spawn")  # a fork would inherit the threads of pyarrow
-    with ProcessPoolExecutor(jobs, spawned, _start, (graph,)) as pool:
+    with ProcessPoolExecutor(jobs, spawned, _start, (graph, os.getpid())) as pool:
         chunks = [wanted[at : at + _CHUNK] for at in range(0, len(wanted), _CHUNK)]
         return [outcome for part in pool.map(_predict_chunk, chunks) for outcome in part]
 
@@ -102,7 +104,8 @@ def _begins(scenario: Scenario, begun: Scenario) -> bool:
     return scenario[: len(begun)] == begun
 
 
-def _start(graph: Graph) -> None:
+def _start(graph: Graph, parent: int) -> None:
+    end_with(parent)
     _baselines[:] = [replay_baseline(graph)]
 
 

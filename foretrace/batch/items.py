@@ -8,7 +8,6 @@ everywhere; a changed recording, what-if or program has another.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -17,16 +16,22 @@ from typing import TYPE_CHECKING
 
 import foretrace
 from foretrace.batch.config import scenario_texts
-from foretrace.errors import TraceError
+from foretrace.errors import ForetraceError, TraceError
 from foretrace.tracer.lab.pairs.archive import CALIBRATION, PAIR
-from foretrace.tracer.lab.pairs.read_archive import pair_members
+from foretrace.tracer.lab.pairs.read_archive import (
+    pair_members,
+    recording_member,
+    stored_pair,
+)
+from foretrace.transforms.foreign_scenario import parse_foreign_scenario
 from foretrace.transforms.measured.calibration import calibration_path
 from foretrace.transforms.scenario import parse_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from foretrace.batch.config import PairEntry, Study, TraceEntry
+    from foretrace.transforms.scenario import Scenario
 
 STAGES = ("tracer", "graph", "transforms", "replaying")
 HASHED = (".py", ".toml", ".parquet")
@@ -103,10 +108,17 @@ def list_pairs(where: Path, *names: str) -> list[Item]:
     try:
         files = read_members(str(where))
         chosen = names or sorted(name for name in files if name.endswith(PAIR))
-        return [_pair(where, name, json.loads(files[name]())) for name in chosen]
     except (OSError, ValueError, KeyError) as error:
-        missing = Recording(where.name, where.name, (str(where),), problem=_why(error, where))
-        return [add_key(Item(missing, ()))]
+        return [_make_unusable(where, _why(error, where))]
+    return [_pair(where, name, files) for name in chosen] or [
+        _make_unusable(where, f"{where} holds no pair: expected files that end in {PAIR}")
+    ]
+
+
+def _make_unusable(where: Path, problem: str, pair: str | None = None) -> Item:
+    """Return the item of an archive, or of a *pair* in it, that cannot be used."""
+    name = where.name if pair is None else f"{where.name}/{pair.removesuffix(PAIR)}"
+    return add_key(Item(Recording(name, where.name, (str(where),), pair, problem=problem), ()))
 
 
 def make_failed(name: str, model: str, scenario: tuple[str, ...], problem: str) -> Item:
@@ -154,7 +166,7 @@ def add_key(item: Item) -> Item:
         recording.step or "",
         recording.digest or " ".join(recording.files),
         *item.scenario,
-        *(_named_files(item.scenario) if recording.problem is None else ()),
+        *(_named_files(item) if recording.problem is None else ()),
         repr(item.after_ns),
     ]
     key = digest(*(part.encode() for part in parts))
@@ -218,10 +230,21 @@ def _make_measured(entry: PairEntry, folder: Path) -> Item:
     return add_key(Item(add_digest(recording), scenario_texts(entry.scenario), after_ns))
 
 
-def _pair(where: Path, name: str, content: dict[str, str]) -> Item:
-    shown = f"{content['device']}/{content['model']}/{content['change']}"
-    recording = Recording(shown, content["model"], (str(where),), pair=name)
-    return add_key(Item(add_digest(recording), scenario_texts(content["scenario"])))
+def _pair(where: Path, name: str, files: Mapping[str, Callable[[], bytes]]) -> Item:
+    """Return the item of one pair: what is wrong with it costs no other one."""
+    try:
+        stored = stored_pair(files, name, where)
+        scenario = tuple(map(str, parse_foreign_scenario([stored.scenario])))
+    except ForetraceError as error:
+        return _make_unusable(where, f"{name}: {error}", name)
+    recording = Recording(stored.name, stored.model, (str(where),), pair=name)
+    return add_key(Item(add_digest(recording), scenario))
+
+
+def scenario_of(item: Item) -> Scenario:
+    """Return the what-ifs of *item*; those of a pair come from its archive."""
+    parse = parse_scenario if item.recording.pair is None else parse_foreign_scenario
+    return parse(item.scenario)
 
 
 def _expand(pattern: str, folder: Path) -> list[Path]:
@@ -241,11 +264,10 @@ def _digest_of(recording: Recording) -> str:
         parts = [*paths, *([beside] if beside.is_file() else []), *after]
         return digest(*(_file_digest(path).encode() for path in parts))
     files = read_members(recording.files[0])
-    content = files[recording.pair]()
-    folder = recording.pair.rpartition("/")[0]
-    before = json.loads(content)["before"]["trace"]
+    stored = stored_pair(files, recording.pair, Path(recording.files[0]))
     calibration = files.get(recording.pair.removesuffix(PAIR) + CALIBRATION)
-    recorded = files[f"{folder}/{before}.xz".lstrip("/")]()
+    recorded = files[recording_member(recording.pair, stored.before)]()
+    content = files[recording.pair]()
     return digest(content, recorded, calibration() if calibration else b"")
 
 
@@ -254,9 +276,9 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
-def _named_files(scenario: Sequence[str]) -> Iterator[str]:
+def _named_files(item: Item) -> Iterator[str]:
     """Yield a digest of each file that a what-if is defined in, or has as a parameter."""
-    for what_if in parse_scenario(scenario):
+    for what_if in scenario_of(item):
         texts = [what_if.name.rpartition(":")[0], *map(str, what_if.parameters.values())]
         yield from (_file_digest(Path(text)) for text in texts if text and Path(text).is_file())
 

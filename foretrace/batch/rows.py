@@ -8,10 +8,13 @@ from __future__ import annotations
 import io
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
 
 from foretrace.errors import TraceError
 from foretrace.util.atomic_write import write_atomically
+from foretrace.util.parquet_file import read_parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +27,43 @@ TABLE = "results.parquet"
 KEY = b"foretrace batch"
 LATER = ("doubts",)
 """Columns that tables of earlier versions lack."""
+DAMAGED = "cannot be read as results of a batch"
+MOST_NS = 1e16
+Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+Time = Annotated[float, msgspec.Meta(gt=0, le=MOST_NS)]
+
+
+class StoredDoubt(msgspec.Struct, forbid_unknown_fields=True):
+    """A `Doubt`, as JSON has it."""
+
+    code: Text
+    text: Text
+    place: Text = ""
+
+
+class StoredRow(msgspec.Struct):
+    """What the columns of a `Row` may hold in a file that anybody may have written."""
+
+    key: Text
+    version: Text
+    recording: Text
+    model: Text
+    scenario: Text
+    transforms: Text
+    is_final: bool
+    hardware: Literal["gpu", "cpu"] | None = None
+    before_ns: Time | None = None
+    replayed_ns: Time | None = None
+    predicted_ns: Time | None = None
+    low_ns: Annotated[float, msgspec.Meta(ge=0, le=MOST_NS)] | None = None
+    high_ns: Time | None = None
+    samples: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    status: Literal["validated", "unvalidated"] | None = None
+    after_ns: Time | None = None
+    paper_ns: Time | None = None
+    noise: Annotated[float, msgspec.Meta(ge=0, le=1e3)] | None = None
+    doubts: Text | None = None
+    error: Text | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +117,7 @@ def read_stored(out: Path, keys: Sequence[str]) -> dict[str, Row]:
             row = read_rows(path)[0]
         except (TraceError, IndexError):
             continue  # damaged by others: predicted anew
-        if row.is_final:
+        if row.is_final and row.key == key:
             rows[key] = row
     return rows
 
@@ -122,23 +162,40 @@ def read_rows(path: str | Path) -> list[Row]:
     TraceError
         There is no such file, or it is no table of a batch.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = Path(path)
     path = path / TABLE if path.is_dir() else path
+    if path.exists() and not path.is_file():
+        raise TraceError(f"{path}: no regular file")
+    declared = _schema().names
     try:
-        table = pq.read_table(path)
-        names = [n for n in _schema().names if n in table.schema.names or n not in LATER]
-        columns = table.select(names) if KEY in (table.schema.metadata or {}) else None
+        table, told = read_parquet_file(path, str(path), KEY, declared, TraceError, damaged=DAMAGED)
     except FileNotFoundError:
         raise TraceError(f"{path}: there is no such file; foretrace batch writes it") from None
-    except (OSError, pa.ArrowException, KeyError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TraceError(f"{path}: cannot be read as results of a batch ({reason})") from error
-    if columns is None:
+    except OSError as error:
+        raise TraceError(f"{path}: {DAMAGED} ({error.strerror})") from error
+    if told is None:
         raise TraceError(f"{path}: no results of foretrace batch")
-    return [Row(**row) for row in columns.to_pylist()]
+    lacks = [n for n in declared if n not in table.column_names and n not in LATER]
+    if lacks:
+        raise TraceError(f"{path}: {DAMAGED} (there is no column {lacks[0]!r})")
+    return [_row(values, f"{path}: row {at}") for at, values in enumerate(table.to_pylist())]
+
+
+def _row(values: dict[str, object], where: str) -> Row:
+    """Return a row whose times are times; one without an error has what a prediction has."""
+    try:
+        stored = msgspec.convert(values, StoredRow)
+        if stored.doubts is not None:
+            msgspec.json.decode(stored.doubts, type=list[StoredDoubt])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise TraceError(f"{where} is impossible: {error}") from None
+    interval = (stored.low_ns, stored.predicted_ns, stored.high_ns)
+    if stored.error is None:
+        if None in (*interval, stored.before_ns, stored.replayed_ns, stored.samples):
+            raise TraceError(f"{where} is impossible: it has no prediction and no error")
+        if not interval[0] <= interval[2]:  # type: ignore[operator]  # neither is None
+            raise TraceError(f"{where} is impossible: its interval ends before it begins")
+    return Row(**msgspec.structs.asdict(stored))
 
 
 def _schema() -> pa.Schema:

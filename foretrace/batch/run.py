@@ -16,6 +16,7 @@ from foretrace.batch.pool import all_cores, evaluate_all, group_by_recording, op
 from foretrace.batch.progress import progress
 from foretrace.batch.rows import ITEMS, TABLE, read_stored, store, write_rows
 from foretrace.errors import TransformError
+from foretrace.util.atomic_write import sweep
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,8 @@ def run_batch(
         raise TransformError("give an address with backend dask or ray, and with no other")
     study = read_study(path)
     (out / ITEMS).mkdir(parents=True, exist_ok=True)
+    for folder in (out, out / ITEMS):
+        sweep(folder)  # what a killed batch left
     items = _items(study, path.parent, out)
     earlier = read_stored(out, [item.key for item in items])
     waiting = group_by_recording([item for item in items if item.key not in earlier])

@@ -12,7 +12,7 @@ from foretrace.analysis.measured_pair import with_measured_step
 from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import predict_from
-from foretrace.batch.items import check_unchanged, read_members, version
+from foretrace.batch.items import check_unchanged, read_members, scenario_of, version
 from foretrace.batch.rows import Row
 from foretrace.errors import ForetraceError, TraceError
 from foretrace.graph.build import build
@@ -21,7 +21,6 @@ from foretrace.tracer.readers.load import load
 from foretrace.tracer.step_stats import drift
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import calibration_path, read_calibration
-from foretrace.transforms.scenario import parse_scenario
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def _row(item: Item, job: Opened) -> Row:
 
 
 def _predict(item: Item, job: Opened) -> Row:
-    scenario = parse_scenario(item.scenario)
+    scenario = scenario_of(item)
     prediction = predict_from(replay_scenario(job.calibrated, scenario))
     after_ns = job.after_ns if item.after_ns is None else item.after_ns
     low, high = prediction.interval_ns

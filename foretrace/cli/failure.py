@@ -63,6 +63,10 @@ def _explain_unexpected(error: Any) -> int:
         return interrupt()
     if os.environ.get("FORETRACE_DEBUG"):
         traceback.print_exception(error)
+    if isinstance(error, MemoryError):
+        return _fail("this needs more memory than there is here", 1)
+    if isinstance(error, RecursionError):
+        return _fail("something in what was given is nested too deeply", 1)
     kind = type(error).__name__
     return _fail(
         f"internal error, {kind}: {first_line(error)}; please report it with the command and the "

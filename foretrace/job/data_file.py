@@ -10,11 +10,14 @@ import csv
 import io
 import json
 from contextlib import contextmanager
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretrace.errors import RefusedError
+from foretrace.util.exhaustion import within_means
+from foretrace.util.limits import LOG_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 NUMPY = b"\x93NUMPY"
-LARGEST_BYTES, LARGEST = 2**30, 1e9
+LARGEST = 1e9
 
 Line = tuple[int, str]
 Cells = tuple[int, list[str]]
@@ -46,8 +49,9 @@ def read_content(path: Path, wanted: str) -> npt.NDArray[Any] | str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RefusedError("is neither text in UTF-8 nor an array of NumPy") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise RefusedError(f"is no array that can be read ({error})") from None
+    except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
+        reason = " ".join(str(error).split())
+        raise RefusedError(f"is no array that can be read ({reason})") from None
     if not text.strip():
         raise RefusedError(f"is empty; give {wanted}")
     return text
@@ -100,7 +104,8 @@ def number_of(row: tuple[str, dict[str, str]], column: str, *, is_whole: bool = 
 def name_file(path: Path) -> Iterator[None]:
     """Put *path* before what is refused inside."""
     try:
-        yield
+        with within_means("it", RefusedError):
+            yield
     except RefusedError as error:
         raise RefusedError(f"{path}: {error}") from None
 
@@ -201,13 +206,15 @@ def as_number(value: Any) -> float | None:
 
 
 def _bytes(path: Path) -> bytes:
+    most = LOG_BYTES.allowed()
     try:
-        size = path.stat().st_size
-        if size > LARGEST_BYTES:
-            raise RefusedError(f"{size:,} bytes are too many for a log")
-        return path.read_bytes()
+        with path.open("rb") as file:  # also a pipe, whose size nobody knows
+            raw = file.read(most + 1)
     except OSError as error:
         raise RefusedError(f"cannot be read ({error.strerror})") from None
+    if len(raw) > most:
+        raise RefusedError(f"more than {most:,} bytes are too many for a log")
+    return raw
 
 
 def _json(text: str) -> Any:

@@ -7,11 +7,9 @@ code of the user's own, is refused.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
@@ -20,11 +18,12 @@ from foretrace.analysis.baseline import replay_baseline, replay_scenario
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.page.data import outlook, view
 from foretrace.page.html import as_json, render_page
-from foretrace.transforms.scenario import describe, parse_scenario
+from foretrace.transforms.foreign_scenario import parse_foreign_scenario
+from foretrace.transforms.scenario import describe
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from foretrace.analysis.baseline import Baseline
     from foretrace.graph.model import Graph
@@ -37,7 +36,6 @@ HTTP = 80
 MOST_WHATIFS = 16
 LONGEST_PATH = 8_192
 """Characters of a request's path and query; what-ifs are short."""
-_WHATIF = re.compile(r"\s*[A-Za-z_]\w*\s*(\(.*\)\s*)?", re.DOTALL)
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -144,34 +142,7 @@ def parse_question(texts: Sequence[str]) -> Scenario:
     """
     if len(texts) > MOST_WHATIFS:
         raise TransformError(f"{len(texts)} what-ifs are too many here; ask at most {MOST_WHATIFS}")
-    for text in texts:
-        if not _WHATIF.fullmatch(text):
-            raise TransformError(f"cannot read the what-if {text!r}; files are not read here")
-    scenario = parse_scenario(texts)
-    for what_if in scenario:
-        for name, value in what_if.parameters.items():
-            if any(_names_file(each) for each in _texts(value)):
-                raise TransformError(f"{what_if.name}: {name} names a file; it is not read here")
-    return scenario
-
-
-def _texts(value: object) -> Iterable[str]:
-    """Yield every text within a literal."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from _texts((*value, *value.values()))
-    elif isinstance(value, tuple | list | set):
-        for each in value:
-            yield from _texts(each)
-
-
-def _names_file(text: str) -> bool:
-    """Tell whether *text* would be opened as a file, see `foretrace.transforms.cluster.file`."""
-    try:
-        return Path(text).suffix == ".toml" or Path(text).exists()
-    except (OSError, ValueError):
-        return False
+    return parse_foreign_scenario(texts)
 
 
 def listen(site: Site, port: int) -> ThreadingHTTPServer:

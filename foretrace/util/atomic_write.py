@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 _MODE = 0o644
+MARK = ".part-"
+"""Follows the process in the name of a temporary file: `sweep` finds those of dead ones by it."""
+STALE_SECONDS = 60
+"""A younger file may be of a live process elsewhere, which writes here over a network."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -27,6 +32,31 @@ def write_atomically(path: Path, content: bytes) -> None:
         _replace(path.resolve(), content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def sweep(folder: Path) -> int:
+    """Remove what killed processes left of their writing into *folder*; return how many files."""
+    swept = 0
+    for path in folder.glob(f".*.*{MARK}*"):
+        owner = path.name.rpartition(MARK)[0].rpartition(".")[2]
+        try:
+            is_stale = time.time() - path.lstat().st_mtime > STALE_SECONDS
+            if owner.isdigit() and is_stale and not _is_running(int(owner)):
+                path.unlink()
+                swept += 1
+        except OSError:
+            continue  # somebody else was quicker, or it is not ours
+    return swept
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def check_writable(path: Path) -> None:
@@ -49,7 +79,8 @@ def check_writable(path: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    prefix = f".{path.name}.{os.getpid()}{MARK}"
+    with NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:
         temporary = Path(file.name)
         try:
             file.write(content)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from foretrace.errors import RefusedError
+from foretrace.util.text_file import parse_toml, read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 T = TypeVar("T")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def read_toml(path: Path, kind: type[T]) -> T:
@@ -23,12 +23,8 @@ def read_toml(path: Path, kind: type[T]) -> T:
     RefusedError
         It cannot be read, is no TOML, misses a value, has an unknown key or a wrong value.
     """
+    content = parse_toml(read_text(path, RefusedError), str(path), RefusedError)
     try:
-        text = path.read_bytes().removeprefix(BYTE_ORDER_MARK).decode("utf-8")
-        return msgspec.toml.decode(text, type=kind)
-    except OSError as error:
-        raise RefusedError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise RefusedError(f"{path}: no text in UTF-8") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+        return msgspec.convert(content, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
         raise RefusedError(f"{path}: {error}") from None

@@ -14,6 +14,7 @@ import numpy as np
 
 from foretrace.errors import GraphError
 from foretrace.graph.infer.events import match_names
+from foretrace.util.patterns import compile_given, searchable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,7 @@ _MARKERS = (
         "step range",
         re.compile(
             r"^(\[pl\]\[profile\])?[\W_]*(epoch[\W_]*#[\W_]*)?((global|run|train(ing)?)[\W_]*)*"
-            r"(step|iteration|iter|batch)[\W_]*#?[\W_]*$",
+            r"(step|iteration|iter|batch)[\W_]*$",
             re.IGNORECASE,
         ),
     ),
@@ -130,10 +131,9 @@ def _covers(events: Events, rows: Ints, ranges: Ints) -> bool:
 
 
 def _find_by_pattern(events: Events, ranges: Ints, pattern: str) -> StepBounds:
-    try:
-        hit = match_names(events.names, re.compile(pattern))[events.name[ranges]]
-    except (re.error, OverflowError) as error:
-        raise GraphError(f"step pattern {pattern!r} is no regular expression: {error}") from None
+    given = compile_given(pattern, GraphError, "step pattern ")
+    names = [searchable(name) for name in events.names]
+    hit = match_names(names, given)[events.name[ranges]]
     if hit.sum() < LEAST_MATCHES:
         raise GraphError(
             f"step pattern {pattern!r} matches {hit.sum()} ranges, at least 2 are needed"
@@ -146,9 +146,10 @@ def _find_candidates(events: Events, ranges: Ints, wanted: dict[int, str]) -> In
     if not wanted:
         return None
     distinct = sorted(set(wanted.values()))
+    place = {shape: number for number, shape in enumerate(distinct)}
     shape_of = np.full(len(events.names) + 1, -1, np.int64)
     for code, shape in wanted.items():
-        shape_of[code] = distinct.index(shape)
+        shape_of[code] = place[shape]
     rows = ranges[shape_of[events.name[ranges]] >= 0]
     number = shape_of[events.name[rows]]
     repeated = np.bincount(number) > 1

@@ -37,6 +37,10 @@ OPERATIONS = {
 """Kind and phase of each operation."""
 
 
+MOST_CELLS, MOST_SPARSE = 1_000_000, 100
+"""Cells of a grid over steps, ranks and places that are always allowed, and per operation."""
+
+
 class Operations(NamedTuple):
     """One row per operation, by (step, rank, start). Times in ns, as recorded."""
 
@@ -66,14 +70,31 @@ def keep_whole_steps(trace: Trace) -> tuple[Operations, int]:
     operations = _read_operations(trace)
     if not len(operations.name):
         raise GraphError(f"{trace.meta.source}: the timeline holds no operation to replay")
+    _refuse_sparse(trace, operations)
     width = (int(operations.rank.max()) + 1) * len(OPERATIONS)
     key = operations.step * width + operations.rank * len(OPERATIONS) + operations.name
     count = np.bincount(key, minlength=(int(operations.step.max()) + 1) * width).reshape(-1, width)
     shapes, of, often = np.unique(count, axis=0, return_inverse=True, return_counts=True)
     whole = of.ravel() == np.lexsort((shapes.sum(axis=1), often))[-1]
     operations = operations.pick(whole[operations.step])
+    if not len(operations.name):
+        raise GraphError(f"{trace.meta.source}: most steps hold no operation to replay")
     number = np.cumsum(whole) - 1
     return operations._replace(step=number[operations.step]), int((~whole).sum())
+
+
+def _refuse_sparse(trace: Trace, operations: Operations) -> None:
+    """Refuse numbers of ranks and places that would lay few operations out over a huge grid."""
+    steps, ranks, places = (
+        int(column.max()) + 1 for column in (operations.step, operations.rank, operations.place)
+    )
+    if operations.place.min() < 0 or operations.rank.max() > max(trace.meta.ranks):
+        raise GraphError(f"{trace.meta.source}: an operation has no place in its rank and step")
+    if steps * ranks * places > MOST_CELLS + MOST_SPARSE * len(operations.name):
+        raise GraphError(
+            f"{trace.meta.source}: {len(operations.name):,} operations are too few for {steps:,} "
+            f"steps of {ranks:,} ranks with {places:,} places each"
+        )
 
 
 def _read_operations(trace: Trace) -> Operations:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _ALL_TO_ALL = re.compile("all_?to_?all", re.IGNORECASE)
-_PAIR = re.compile(r"(\d+)->(\d+)$")
+_PAIR = re.compile(r"(?<!\d)(\d+)->(\d+)$")
 _PEER = re.compile(r"(?<= )(\d*)->(\d*)$")
 """End of the name of a sender and a receiver; a recording names the peer only."""
 NAMED = 8

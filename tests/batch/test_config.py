@@ -46,7 +46,7 @@ def test_a_study_is_read(tmp_path: Path) -> None:
         ('[[pair]]\nbefore = "a"\nscenario = "amp"', "pair of a: give either after or after_ms"),
         ('[[pair]]\nbefore = "a"\nscenario = "amp"\nafter_ms = -1.0', "Expected `float` >= "),
         ('[[pair]]\nbefore = "a"\nscenario = "amp"\nafter_ms = nan', "Expected `float` >= "),
-        ("a = " + "[" * 100_000, "recursion"),
+        ("a = " + "[" * 100_000, "nested too deeply"),
         (
             '[[pair]]\nbefore = "a"\nscenario = "amp"\nafter = "b"\nafter_ms = 1.0',
             "pair of a: give either after or after_ms",

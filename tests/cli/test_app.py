@@ -508,8 +508,8 @@ def test_recording_is_shown_on_a_terminal(
     pytest.importorskip("torch")
     job = tmp_path / "idle_job.py"
     job.write_text(
-        "from foretrace.tracer.job import Job\n\n"
-        "def job():\n    return Job(lambda: sum(range(1000)), name='idle')\n",
+        "import torch\nfrom foretrace.tracer.job import Job\n\n"
+        "def job():\n    return Job(lambda: torch.zeros(9).sum(), name='idle')\n",
         "utf-8",
     )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)

@@ -19,8 +19,9 @@ def test_a_busy_machine_is_named_at_once(
     pytest.importorskip("torch")
     job = tmp_path / "sleepy_job.py"
     job.write_text(
-        "import time\nfrom foretrace.tracer.job import Job\n\n"
-        "def job():\n    return Job(lambda: time.sleep(0.002), name='sleepy')\n",
+        "import time\nimport torch\nfrom foretrace.tracer.job import Job\n\n"
+        "def job():\n"
+        "    return Job(lambda: (torch.zeros(1) + 1, time.sleep(0.002)), name='sleepy')\n",
         "utf-8",
     )
 

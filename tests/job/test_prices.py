@@ -93,7 +93,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"a = '\xe4'", "no text in UTF-8"), (b"a = " + b"[" * 100_000, "recursion")],
+    [(b"a = '\xe4'", "no text in UTF-8"), (b"a = " + b"[" * 100_000, "nested too deeply")],
 )
 def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes, said: str) -> None:
     """Another encoding, and brackets without end."""

@@ -13,6 +13,7 @@ from foretrace.errors import ForetraceError, TransformError
 from foretrace.graph.literal import literal
 from foretrace.page import server as serve
 from foretrace.page.server import ServedTrace, Site, check_headers, listen, parse_question
+from foretrace.transforms.foreign_scenario import _texts, names_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,8 +133,8 @@ def test_a_file_without_an_ending_is_not_read_either(
 
     with pytest.raises(TransformError, match="ddp: cluster names a file"):
         parse_question(["ddp(workers=2, cluster='mine')"])
-    assert serve._names_file("x" * 5_000) is False
-    assert list(serve._texts({"a": ["b", ("c", 1)]})) == ["a", "b", "c"]
+    assert names_file("x" * 5_000) is False
+    assert list(_texts([{"a": ["b", ("c", 1)]}])) == ["a", "b", "c"]
 
 
 def test_presets_and_patterns_are_welcome() -> None:

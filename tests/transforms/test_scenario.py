@@ -172,7 +172,7 @@ def test_the_list_describes_every_what_if() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("faster_kernels(pattern='a{99999999999}',speedup=2)", "is no regular expression"),
+        ("faster_kernels(pattern='a{1001}',speedup=2)", "is no regular expression"),
         (f"faster_kernels(speedup={10**400})", "speedup is out of range"),
         (
             "gradient_accumulation(k=10000000)",

@@ -57,7 +57,7 @@ def merge(paths: Iterable[Path], out: Path) -> int:
 
 def is_table(path: Path) -> bool:
     """Tell whether *path* is such a table and no calibration of one job."""
-    return "device" in unpack_table(path, needed=())[0].column_names
+    return "device" in unpack_table(path, needed=(), if_there=("device",))[0].column_names
 
 
 def _entries(path: Path, *, must_exist: bool = False) -> dict[Any, Timing]:

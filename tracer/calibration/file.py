@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
 from foretrace.util.atomic_write import write_atomically
+from foretrace.util.exhaustion import within_means
+from foretrace.util.parquet_file import read_parquet_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -124,40 +126,51 @@ def pack_table(table: pa.Table, described: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def unpack_table(path: Path, *, needed: Iterable[str]) -> tuple[pa.Table, dict[str, Any]]:
+def unpack_table(
+    path: Path, *, needed: Iterable[str], if_there: Sequence[str] = ()
+) -> tuple[pa.Table, dict[str, Any]]:
     """Return table and description of the file *path*; the table has the *needed* columns.
+
+    Others are read only where they are among *if_there*.
 
     Raises
     ------
     RecordError
         The file is none of ours, damaged, or of a later format.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    wanted = list(needed)
     try:
-        table = pq.read_table(io.BytesIO(path.read_bytes()))
-        described = json.loads((table.schema.metadata or {}).get(KEY, b"{}"))
-    except (pa.ArrowException, ValueError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise RecordError(f"{path}: cannot be read as a calibration ({reason})") from error
+        if path.exists() and not path.is_file():
+            raise RecordError(f"{path}: no regular file")
+        table, told = read_parquet_file(path, str(path), KEY, [*wanted, *if_there], RecordError)
+        with within_means(str(path), RecordError):
+            described = json.loads(told or b"{}")
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read as a calibration ({error.strerror})") from error
+    except ValueError as error:
+        raise RecordError(f"{path}: cannot be read as a calibration ({error})") from error
     if not isinstance(described, dict) or described.get("format") != FORMAT:
         raise RecordError(f"{path}: no calibration of format {FORMAT}; calibrate again")
-    if missing := [name for name in needed if name not in table.column_names]:
+    if missing := [name for name in wanted if name not in table.column_names]:
         raise RecordError(f"{path}: the column {missing[0]!r} is missing; calibrate again")
     return table, described
 
 
 def read(path: Path) -> tuple[list[CalibrationRow], Where]:
     """Return what `write` wrote; raises as `unpack_table` does."""
+    import msgspec  # the machine that records may lack it
+
     names = [f.name for f in fields(CalibrationRow)]
     table, described = unpack_table(path, needed=names)
     described = {"parameter_bytes": {}, **described}  # files of 0.1 did not say it
+    if missing := [f.name for f in fields(Where) if f.name not in described]:
+        raise RecordError(f"{path}: does not say its {missing[0]}; calibrate again")
     try:
-        where = Where(**{f.name: described[f.name] for f in fields(Where)})
-    except KeyError as error:
-        raise RecordError(f"{path}: does not say its {error.args[0]}; calibrate again") from error
-    return [CalibrationRow(**row) for row in table.select(names).to_pylist()], where
+        where = msgspec.convert(described, Where)
+        rows = msgspec.convert(table.select(names).to_pylist(), list[CalibrationRow])
+    except msgspec.ValidationError as error:
+        raise RecordError(f"{path}: damaged calibration ({error}); calibrate again") from None
+    return rows, where
 
 
 def merge(files: Sequence[Path], out: Path) -> int:

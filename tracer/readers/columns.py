@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+import hashlib
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from foretrace.util.limits import NAME
 from foretrace.util.schema import UNKNOWN_ID
 
 if TYPE_CHECKING:
@@ -16,9 +18,15 @@ if TYPE_CHECKING:
     from foretrace.tracer.data_issues import Tally
 
 INT64_MAX = 2**63 - 1
+LATEST_NS = 2**62 - 1
+"""The year 2116; no sum of a start and a length leaves 64 bits."""
 NO_STREAM = (2**32 - 1, 2**64 - 1)
 """How CUPTI writes "no particular stream"; the second exceeds int64 and is unknown anyway."""
 NS_PER_US = 1000
+SHORT = 256
+"""Characters of a name that is never cut."""
+LONG_NUMBER = 80
+"""Characters of a number so long that Python does not write it in decimals."""
 
 
 def categorical(values: Sequence[Any] | np.ndarray) -> pd.Categorical:
@@ -39,12 +47,34 @@ def encode_names(values: Sequence[Any]) -> pd.Categorical:
     """
     names = categorical(values)
     if (names.codes < 0).any():
-        names = categorical(["" if value is None else value for value in values])
-    return recode(names, str)
+        named = ("" if value is None or value != value else value for value in values)  # noqa: PLR0124
+        names = categorical(list(named))
+    return recode(names, _name)
+
+
+def _name(value: Any) -> str:
+    try:
+        return cut_name(str(value))
+    except ValueError:  # an integer of thousands of digits
+        return f"{value:#x}"[:LONG_NUMBER]
+
+
+def cut_name(name: str) -> str:
+    """Return *name*, or the beginning of a very long one and what tells it from others.
+
+    >>> cut_name("relu"), len(cut_name("x" * 1_000_000)) <= NAME.allowed()
+    ('relu', True)
+    """
+    if not name.isascii():  # halves of characters cannot be written anywhere
+        name = name.encode("utf-8", "replace").decode("utf-8")
+    if len(name) <= SHORT or len(name) <= (most := NAME.allowed()):
+        return name
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{name[: max(most - 18, 0)]}…{digest}"
 
 
 def from_codes(codes: np.ndarray, categories: Sequence[Any]) -> pd.Categorical:
-    """Return a categorical of *codes* (−1 is unknown)."""
+    """Return a categorical of *codes* (−1 is unknown); no two *categories* are equal."""
     dtype = pd.CategoricalDtype(pd.Index(list(categories), dtype=object))
     return pd.Categorical.from_codes(codes, dtype=dtype)
 
@@ -55,11 +85,19 @@ def recode(values: pd.Categorical, new_name: Callable[[Any], str | None]) -> pd.
     >>> recode(categorical(["a", "A", "b"]), str.lower).categories.tolist()
     ['a', 'b']
     """
-    names = [new_name(c) for c in values.categories]
+    return merge_codes(values.codes, [new_name(c) for c in values.categories])
+
+
+def merge_codes(codes: np.ndarray, names: Sequence[str | None]) -> pd.Categorical:
+    """Return a categorical of *codes* into *names*, of which some may be equal or unknown.
+
+    >>> merge_codes(np.array([0, 1, 2, -1]), ["a", None, "a"]).tolist()
+    ['a', nan, 'a', nan]
+    """
     unique = list(dict.fromkeys(n for n in names if n is not None))
     place: dict[str | None, int] = {n: i for i, n in enumerate(unique)}
     lookup = np.array([place.get(n, -1) for n in names] + [-1], dtype=np.int32)
-    return from_codes(lookup[values.codes], unique)
+    return from_codes(lookup[codes], unique)
 
 
 def integers(values: Sequence[Any], tally: Tally) -> np.ndarray:
@@ -74,8 +112,12 @@ def _integer(value: Any, tally: Tally) -> int:
     if value is None or value == "":
         return UNKNOWN_ID
     try:
+        if (
+            type(value) is Decimal and not abs(value) <= INT64_MAX
+        ):  # 1e999999999 has a billion digits
+            return UNKNOWN_ID
         number = int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, ArithmeticError):
         tally.add("bad_number")
         return UNKNOWN_ID
     return number if -INT64_MAX <= number <= INT64_MAX else UNKNOWN_ID
@@ -134,10 +176,12 @@ def nanoseconds(values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def _nanoseconds(value: Any) -> int | None:
     try:
-        number = int((Decimal(value) * NS_PER_US).to_integral_value())
-    except (TypeError, ValueError, InvalidOperation, OverflowError):
+        moment = Decimal(value)
+        if not abs(moment) <= INT64_MAX // NS_PER_US:
+            return None
+        return int((moment * NS_PER_US).to_integral_value())
+    except (TypeError, ValueError, ArithmeticError):
         return None
-    return number if abs(number) <= INT64_MAX else None
 
 
 def no_stream(streams: np.ndarray) -> np.ndarray:

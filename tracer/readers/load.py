@@ -6,12 +6,17 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from foretrace.errors import TraceError
 from foretrace.tracer.readers.kineto.read import read_kineto
 from foretrace.tracer.readers.merge_ranks import join_ranks
 from foretrace.tracer.readers.nsight.read import read_nsight
 from foretrace.tracer.readers.operation_timeline import is_timeline, read_timeline
 from foretrace.tracer.readers.parquet import read_parquet, save
+from foretrace.util.exhaustion import within_means
+from foretrace.util.limits import OBJECTS, UNPACKED
+from foretrace.util.text_file import BYTE_ORDER_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-SIZE_LIMIT = 8 * 2**30
-"""Bytes that a compressed file may unpack to."""
-MOST_COMPRESSED = 1032
-"""No deflate stream unpacks to more bytes per byte."""
+LARGEST_CHUNK, SMALLEST_CHUNK = 1 << 22, 1 << 14
+"""Bytes decompressed at a time: few calls where there is one member, few copies where many."""
 GZIP, SQLITE, PARQUET = b"\x1f\x8b", b"SQLite format 3\x00", b"PAR1"
+OBJECT = ord("{")
 JSON_STARTS = (b"{", b"[")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 OTHERS = {
     b"PK\x03\x04": "a zip archive; unpack it and give the trace inside",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it first",
@@ -35,7 +38,7 @@ OTHERS = {
 }
 
 
-def load(path: str | Path | Sequence[str | Path], *, size_limit: int = SIZE_LIMIT) -> Trace:
+def load(path: str | Path | Sequence[str | Path], *, size_limit: int | None = None) -> Trace:
     """Load a recording.
 
     Parameters
@@ -45,7 +48,8 @@ def load(path: str | Path | Sequence[str | Path], *, size_limit: int = SIZE_LIMI
         Systems, each of them plain or compressed with gzip, or a Foretrace file. Several files
         are the ranks of one job.
     size_limit
-        Bytes that a compressed file may unpack to.
+        Bytes that a compressed file may unpack to; by default 64 MiB, or a hundred times its own
+        size where that is more.
 
     Raises
     ------
@@ -57,20 +61,40 @@ def load(path: str | Path | Sequence[str | Path], *, size_limit: int = SIZE_LIMI
     return join_ranks([_load_one(Path(one), size_limit) for one in path])
 
 
-def _load_one(path: Path, size_limit: int) -> Trace:
-    raw = _read_bytes(path)
-    source = path.name
-    if raw.startswith(PARQUET):
-        return read_parquet(path)
-    if raw.startswith(GZIP):
-        raw = _decompress(raw, source, size_limit)
+def load_bytes(raw: bytes, source: str, on_disk: int) -> Trace:
+    """Load the uncompressed content of a recording that took *on_disk* bytes; as `load` does."""
+    with within_means(source, TraceError):
+        return _read(raw, source, on_disk)
+
+
+def _load_one(path: Path, size_limit: int | None) -> Trace:
+    with within_means(path.name, TraceError):
+        raw = _read_bytes(path)
+        if raw.startswith(PARQUET):
+            return read_parquet(path)
+        on_disk = len(raw)
+        if raw.startswith(GZIP):
+            raw = _decompress(raw, path.name, size_limit or UNPACKED.allowed(on_disk))
+        return _read(raw, path.name, on_disk)
+
+
+def _read(raw: bytes, source: str, on_disk: int) -> Trace:
     if raw.startswith(SQLITE):
-        return read_nsight(raw, source)
+        return read_nsight(raw, source, on_disk)
     if raw.startswith(PARQUET):
         raise TraceError(f"{source}: a Parquet file inside gzip; decompress it first")
-    if raw[:4096].removeprefix(BYTE_ORDER_MARK).lstrip().startswith(JSON_STARTS):
+    raw = raw.removeprefix(BYTE_ORDER_MARK)
+    if raw[:4096].lstrip().startswith(JSON_STARTS):
+        OBJECTS.check(_count_objects(raw), source, TraceError, on_disk=on_disk)
         return read_timeline(raw, source) if is_timeline(raw) else read_kineto(raw, source)
     raise TraceError(f"{source}: {_what_it_is(raw)}")
+
+
+def _count_objects(raw: bytes) -> int:
+    """Return how many objects the JSON *raw* has at most; a cache's worth of it at a time."""
+    content, size = np.frombuffer(raw, np.uint8), 1 << 16
+    parts = (content[at : at + size] == OBJECT for at in range(0, len(content), size))
+    return sum(int(np.count_nonzero(part)) for part in parts)
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -88,36 +112,25 @@ def _read_bytes(path: Path) -> bytes:
 
 def _decompress(raw: bytes, source: str, size_limit: int) -> bytes:
     """Decompress all members of a gzip file; one that is cut short gives what it still has."""
-    if len(raw) * MOST_COMPRESSED <= size_limit and (whole := _decompress_whole(raw)) is not None:
-        return whole
-    pieces, size = [], 0
-    while raw.startswith(GZIP):
-        member = zlib.decompressobj(wbits=31)
-        try:
-            piece = member.decompress(raw, size_limit - size + 1)
-        except zlib.error as error:
-            raise TraceError(f"{source}: damaged gzip file ({error}); copy it again") from error
-        pieces.append(piece)
-        size += len(piece)
-        if size > size_limit:
-            raise TraceError(
-                f"{source}: unpacks to more than {size_limit:,} bytes; "
-                "record fewer steps, or raise the limit"
-            )
-        raw = member.unused_data
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _decompress_whole(raw: bytes) -> bytes | None:
-    """Decompress a sound file of one member into one buffer, a third faster; else None."""
-    size = int.from_bytes(raw[-4:], "little")
-    if size > len(raw) * MOST_COMPRESSED:
-        return None
-    try:
-        whole = zlib.decompress(raw, wbits=31, bufsize=max(size, 1))
-    except (zlib.error, MemoryError):
-        return None
-    return whole if len(whole) == size else None
+    pieces, size, at, take = [], 0, 0, LARGEST_CHUNK
+    while raw.startswith(GZIP, at):
+        member, began = zlib.decompressobj(wbits=31), at
+        while at < len(raw) and not member.eof:
+            chunk = raw[at : at + take]
+            try:
+                piece = member.decompress(chunk, size_limit - size + 1)
+            except zlib.error as error:
+                raise TraceError(f"{source}: damaged gzip file ({error}); copy it again") from error
+            at += len(chunk) - len(member.unused_data) - len(member.unconsumed_tail)
+            pieces.append(piece)
+            size += len(piece)
+            if size > size_limit:
+                raise TraceError(
+                    f"{source}: unpacks to more than {size_limit:,} bytes; record fewer steps, or "
+                    f"set {UNPACKED.variable} if it is meant to"
+                )
+        take = min(max(2 * (at - began), SMALLEST_CHUNK), LARGEST_CHUNK)
+    return b"".join(pieces)
 
 
 def _what_it_is(raw: bytes) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
+from foretrace.tracer.readers.columns import LATEST_NS
 from foretrace.tracer.readers.lengths import cut_overlong_tasks, mend_lengths
 from foretrace.tracer.readers.links import DEVICE_TASKS, count_links, is_kind, link_keys
 from foretrace.tracer.trace import EVENT_COLUMNS
@@ -72,7 +73,7 @@ def _bad_starts(values: dict[str, Any], tally: Tally) -> np.ndarray:
     """Return events without a kind, without a start, and device tasks never stamped (0 and 0)."""
     start = values["start_ns"]
     no_kind = values["kind"].codes < 0
-    bad = (start < 0) & ~no_kind
+    bad = ((start < 0) | (start > LATEST_NS)) & ~no_kind
     device = is_kind(values, *DEVICE_TASKS)
     others = start[~device & ~bad & ~no_kind]
     never = (start == 0) & (values["duration_ns"] == 0) & device

@@ -8,14 +8,20 @@ operation, and one annotation per rank and step.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from foretrace.errors import TraceError
 from foretrace.tracer.data_issues import Tally
-from foretrace.tracer.readers.columns import categorical, from_codes, nanoseconds
+from foretrace.tracer.readers.columns import (
+    LATEST_NS,
+    encode_names,
+    from_codes,
+    merge_codes,
+    nanoseconds,
+)
 from foretrace.tracer.trace import EVENT_COLUMNS, Trace, TraceMeta
 from foretrace.util.schema import table
 
@@ -29,7 +35,7 @@ HEAD = 1 << 16
 """The mark stands in the arguments of the first operation, so near the beginning."""
 LANES = ("compute", "pp-comm", "tp-comm", "dp-comm", "misc")
 """Streams of a rank, by the names of the file's threads."""
-THREAD = re.compile(r"PP rank (\d+), TP rank (\d+), (\S+)")
+THREAD = re.compile(r"PP rank (\d{1,5}), TP rank (\d{1,5}), (\S+)")
 SHAPE = "timeline"
 """Name in `TraceMeta.extra`, and of the graph: {"dp": data-parallel ranks, "pp": stages}.
 
@@ -99,12 +105,14 @@ def read_timeline(raw: bytes, source: str) -> Trace:
 def _decode(raw: bytes, source: str) -> list[Any]:
     import msgspec
 
+    number = Annotated[int, msgspec.Meta(ge=-1, le=LATEST_NS)]
+    replica = Annotated[int, msgspec.Meta(ge=0, le=LATEST_NS)]
     arguments = msgspec.defstruct(
         "Arguments",
         [
-            ("step", int | None, None),
-            ("seq_id", int | None, None),
-            ("model_chunk", int | None, None),
+            ("step", number | None, None),
+            ("seq_id", number | None, None),
+            ("model_chunk", number | None, None),
             ("name", str | None, None),
         ],
         gc=False,
@@ -114,7 +122,7 @@ def _decode(raw: bytes, source: str) -> list[Any]:
         [
             ("name", str),
             ("ph", str),
-            ("pid", int, 0),
+            ("pid", replica, 0),
             ("tid", int, 0),
             ("ts", float | None, None),
             ("dur", float | None, None),
@@ -124,7 +132,7 @@ def _decode(raw: bytes, source: str) -> list[Any]:
     )
     try:
         decoded: list[Any] = msgspec.json.decode(raw, type=list[event])  # type: ignore[valid-type]
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(
             f"{source}: no timeline of operations in complete JSON ({error}); copy it again"
         ) from None
@@ -152,7 +160,7 @@ def _operations(events: list[Any], source: str) -> _Operations:
     start, known = nanoseconds([np.nan if e.ts is None else e.ts for e in operations])
     length, measured = nanoseconds([np.nan if e.dur is None else e.dur for e in operations])
     return _Operations(
-        name=categorical([e.name for e in operations]),
+        name=encode_names([e.name for e in operations]),
         dp=np.array([pid for pid, _ in keys], np.int64),
         stage=named[code, 0],
         lane=named[code, 2],
@@ -218,6 +226,6 @@ def _events(operations: _Operations, rank: Ints) -> pd.DataFrame:
     }
     order = np.lexsort((-values["duration_ns"], values["start_ns"], values["rank"]))
     values = {name: column[order] for name, column in values.items()}
-    values["name"] = from_codes(values["name"], names)
+    values["name"] = merge_codes(values["name"], names)
     values["kind"] = from_codes(values["kind"], ("kernel", "annotation"))
     return table(EVENT_COLUMNS, values, count + marks)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TraceError
-from foretrace.tracer.readers.columns import from_codes
-from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
+from foretrace.tracer.readers.check_events import check_events
+from foretrace.tracer.readers.columns import cut_name, merge_codes
+from foretrace.tracer.trace import EVENT_COLUMNS, Trace, TraceMeta
 from foretrace.util.atomic_write import check_writable
+from foretrace.util.limits import METADATA_BYTES
+from foretrace.util.parquet_file import read_parquet_file
 from foretrace.util.schema import UNKNOWN_ID, require, table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 1
-"""Raised when an older reader would misread the file; new columns and fields do not."""
+"""As `stored_meta` reads it."""
 KEY = b"foretrace"
 ALWAYS = ("name", "kind", "start_ns", "duration_ns")
 """Any other column is left out of the file where all of it is unknown."""
@@ -108,8 +111,9 @@ def _arrow(trace: Trace) -> pa.Table:
             arrays[column.name] = array
     fields = {f.name: getattr(trace.meta, f.name) for f in dataclasses.fields(TraceMeta)}
     fields["devices"] = [dataclasses.asdict(device) for device in trace.meta.devices]
-    text = json.dumps({"version": VERSION, "meta": fields}, default=_plain)
-    return pa.table(arrays).replace_schema_metadata({KEY: text.encode()})
+    content = {"version": VERSION, "meta": fields}
+    text = json.dumps(content, default=_plain, ensure_ascii=False)
+    return pa.table(arrays).replace_schema_metadata({KEY: text.encode("utf-8", "replace")})
 
 
 def _plain(value: Any) -> Any:
@@ -118,67 +122,44 @@ def _plain(value: Any) -> Any:
 
 
 def read_parquet(path: Path) -> Trace:
-    """Read what `save` wrote.
+    """Read what `save` wrote; nothing in it is believed.
 
     Raises
     ------
     TraceError
-        If the file is damaged, someone else's, or written by a newer version.
+        If the file is damaged, someone else's, impossible, or written by a newer version.
     """
-    import pyarrow as pa
+    from foretrace.tracer.readers.stored_meta import read_meta  # recording does without msgspec
 
+    wanted = [column.name for column in EVENT_COLUMNS]
     try:
-        return _read(path)
-    except TraceError:
-        raise
-    except (OSError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
+        content, described = read_parquet_file(path, path.name, KEY, wanted, TraceError)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+    if described is None:
+        raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
+    METADATA_BYTES.check(len(described), path.name, TraceError)
+    meta = read_meta(described, path.name)
+    try:
+        columns = {name: _column(content[name]) for name in content.column_names}
+        events = table(EVENT_COLUMNS, columns, content.num_rows)
+    except (ValueError, TypeError, OverflowError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise TraceError(
             f"{path.name}: damaged Parquet file ({reason}); import it again"
         ) from error
-
-
-def _read(path: Path) -> Trace:
-    import pyarrow.parquet as pq
-
-    content = pq.read_table(path, memory_map=True)
-    text = (content.schema.metadata or {}).get(KEY)
-    if text is None:
-        raise TraceError(f"{path.name}: a Parquet file, but no Foretrace trace")
-    described = json.loads(text)
-    version = int(described["version"])
-    if version > VERSION:
-        raise TraceError(
-            f"{path.name}: written by a newer Foretrace (format {version}, "
-            f"this one reads {VERSION}); upgrade"
-        )
-    there = [c.name for c in EVENT_COLUMNS if c.name in content.column_names]
-    events = table(EVENT_COLUMNS, {c: _column(content[c]) for c in there}, content.num_rows)
     require(events, EVENT_COLUMNS, TraceError, path.name)
-    return Trace(events, _meta(described["meta"]))
+    return check_events(Trace(events, meta), path.name)
 
 
 def _column(values: pa.ChunkedArray) -> Any:
     import pyarrow as pa
 
+    if not pa.types.is_dictionary(values.type):
+        return values.combine_chunks().to_numpy(zero_copy_only=False)
     joined = values.unify_dictionaries().combine_chunks()
-    if pa.types.is_dictionary(joined.type):
-        codes = joined.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return from_codes(codes, joined.dictionary.to_pylist())
-    return joined.to_numpy(zero_copy_only=False)
-
-
-def _meta(fields: dict[str, Any]) -> TraceMeta:
-    values = _select_fields(TraceMeta, fields)
-    values["devices"] = tuple(
-        Device(**_select_fields(Device, d)) for d in values.get("devices", ())
-    )
-    for name in ("ranks", "unprofiled_step_ns", "profiled_step_ns"):
-        values[name] = tuple(values.get(name, ()))
-    return TraceMeta(**values)
-
-
-def _select_fields(declared: type, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the *fields* that the class has; a later version may have written more."""
-    names = {field.name for field in dataclasses.fields(declared)}
-    return {name: value for name, value in fields.items() if name in names}
+    if isinstance(joined, pa.ChunkedArray):
+        joined = joined.chunk(0)
+    codes = joined.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    texts = joined.dictionary.to_pylist()
+    return merge_codes(codes, [None if text is None else cut_name(str(text)) for text in texts])

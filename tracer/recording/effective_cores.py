@@ -6,9 +6,11 @@ Cores that share execution units, or that other guests of a host use, count for 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from foretrace.tracer.child_process import end_with
 from foretrace.tracer.recording.machine_probe import cores
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ def _rate(count: int, seconds: float, work: Callable[[], object]) -> float:
     context = multiprocessing.get_context("fork")
     barrier, results = context.Barrier(count), context.Queue()
     running = [
-        context.Process(target=_spin, args=(barrier, results, seconds, work), daemon=True)
+        context.Process(
+            target=_spin_with, args=(os.getpid(), barrier, results, seconds, work), daemon=True
+        )
         for _ in range(count)
     ]
     for process in running:
@@ -63,6 +67,11 @@ def _rate(count: int, seconds: float, work: Callable[[], object]) -> float:
     for process in running:
         process.join()
     return float(sum(rates))
+
+
+def _spin_with(parent: int, *arguments: Any) -> None:  # pragma: no cover - in a process of its own
+    end_with(parent)
+    _spin(*arguments)
 
 
 def _spin(barrier: Any, results: Any, seconds: float, work: Callable[[], object]) -> None:

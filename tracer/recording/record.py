@@ -147,7 +147,11 @@ def to_trace(recorder: Recorder) -> Trace:
 
 def read_recorded(path: Path, metadata: dict[str, Any], *, source: str) -> Trace:
     """Read the Kineto file *path* and add the *metadata* that `describe_recording` gave."""
-    trace = load(path)
+    return add_metadata(load(path), metadata, source=source)
+
+
+def add_metadata(trace: Trace, metadata: dict[str, Any], *, source: str) -> Trace:
+    """Return *trace*, which is of *source*, with the *metadata* that `describe_recording` gave."""
     meta = trace.meta
     replaced = {f.name: metadata[f.name] for f in fields(meta) if f.name in metadata}
     for name in ("unprofiled_step_ns", "profiled_step_ns"):

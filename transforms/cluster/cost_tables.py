@@ -10,18 +10,22 @@ import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.util.atomic_write import write_atomically
+from foretrace.util.exhaustion import within_means
+from foretrace.util.limits import METADATA_BYTES
+from foretrace.util.parquet_file import read_parquet_file
 from foretrace.util.schema import Column, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import pandas as pd
+    import pyarrow as pa
 
 KINDS = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send",
@@ -129,18 +133,8 @@ def read_table(path: str | Path) -> CollectiveTable:
     TraceError
         It is no such table, damaged, impossible, or of a newer version; the text says which.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     name = Path(path).name
-    try:
-        content = pq.read_table(io.BytesIO(Path(path).read_bytes()))
-        metadata = json.loads((content.schema.metadata or {}).get(KEY, b"{}"))
-    except OSError as error:
-        raise TraceError(f"{name}: cannot be read ({error.strerror or error})") from error
-    except (pa.ArrowException, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise TraceError(f"{name}: no table of collectives ({reason})") from error
+    content, metadata = _open_table(Path(path), name)
     if not isinstance(metadata, dict) or metadata.get("what") != WHAT:
         raise TraceError(f"{name}: a Parquet file, but no table of collectives")
     if metadata.get("format") != FORMAT:
@@ -158,6 +152,25 @@ def read_table(path: str | Path) -> CollectiveTable:
         if isinstance(error, TraceError):
             raise
         raise TraceError(f"{name}: a column holds something else than numbers") from error
+
+
+def _open_table(path: Path, name: str) -> tuple[pa.Table, Any]:
+    wanted = [c.name for c in COLLECTIVE_COLUMNS]
+    try:
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{name}: no regular file")
+        content, told = read_parquet_file(
+            path, name, KEY, wanted, TraceError, damaged="no table of collectives"
+        )
+        METADATA_BYTES.check(len(told or b""), name, TraceError)
+        with within_means(name, TraceError):
+            return content, json.loads(told or b"{}")
+    except OSError as error:
+        raise TraceError(f"{name}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        if isinstance(error, TraceError):
+            raise
+        raise TraceError(f"{name}: no table of collectives ({error})") from error
 
 
 def _sort(frame: pd.DataFrame) -> CollectiveTable:

@@ -5,7 +5,6 @@ A figure is a number, or ``{ value = ..., source = "..." }`` with the source's n
 
 from __future__ import annotations
 
-import tomllib
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -27,14 +26,13 @@ from foretrace.transforms.cluster.model import (
     Start,
     positive,
 )
+from foretrace.util.text_file import parse_toml, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 
 FOLDER = "clusters"
-MOST_BYTES = 1 << 20
-"""A file this size takes a second to parse; the presets have 1 to 2 KiB."""
 TABLES = (
     "about", "name", "device", "transport", "devices", "machines", "sources", "links", "wire",
     "level", "collectives", "host", "table",
@@ -63,12 +61,9 @@ def read_cluster(name_or_path: str) -> Cluster:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(presets())}"
         raise TransformError(f"no cluster is called {name_or_path!r}: {hint}")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise TransformError(f"{path}: more than {MOST_BYTES:,} bytes is no cluster")
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise TransformError(f"{path}: cannot be read as a cluster ({reason})") from error
+        text = read_text(path, TransformError)
+    except TransformError as error:
+        raise TransformError(f"{error}; expected a cluster") from None
     return parse_cluster(text, path.stem, path.parent)
 
 
@@ -84,10 +79,7 @@ def parse_cluster(text: str, name: str, folder: Path = Path()) -> Cluster:
 
     A table of collectives that it names lies in *folder*.
     """
-    try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # too long a number, or too deep a list
-        raise TransformError(f"cluster {name!r} is no TOML: {error}") from error
+    content = parse_toml(text, f"cluster {name!r} is no TOML", TransformError)
     return _Reader(content, str(content.get("name", name)), folder).cluster()
 
 
@@ -208,6 +200,8 @@ class _Reader:
             return None
         if not isinstance(name, str):
             raise self.error(f"table is {name!r}, expected the name of a file")
+        if Path(name).name != name:
+            raise self.error(f"table is {name!r}, expected the name of a file beside this one")
         return read_table(self.folder / name)
 
     def figure(self, given: Any, where: str, *, may_be_zero: bool) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import math
 import re
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from foretrace.errors import TraceError
 from foretrace.transforms.cluster.cost_tables import CostEntry
 from foretrace.transforms.costs.devices import find_device
+from foretrace.util.text_file import BYTE_ORDER_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,16 +101,19 @@ def read_log(path: Path, *, topology: str = "", ranks: int | None = None) -> Tes
 
 def _text(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        if path.exists() and not path.is_file():
+            raise TraceError(f"{path}: no regular file")
+        with path.open("rb") as plain:
+            raw = plain.read(MOST_BYTES + 1)
         if raw[:2] == b"\x1f\x8b":
             with gzip.open(path) as file:
                 raw = file.read(MOST_BYTES + 1)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise TraceError(f"{path}: cannot be read ({reason})") from error
     if len(raw) > MOST_BYTES:
         raise TraceError(f"{path}: more than {MOST_BYTES:,} bytes is no log of nccl-tests")
-    return raw.decode("utf-8", errors="replace")
+    return raw.removeprefix(BYTE_ORDER_MARK).decode("utf-8", errors="replace")
 
 
 def _tests(text: str, path: Path) -> Iterator[_Test]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from foretrace.transforms.costs.kernel_names import MATRIX, UNKNOWN, classes, precisions, tile
 from foretrace.transforms.costs.operators import matmul_work
-from foretrace.transforms.edit.columns import Mask, is_in, matches
+from foretrace.transforms.edit.columns import Mask, by_category, is_in, matches
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,7 +50,7 @@ class Kernels:
         by_name = classes(self.graph.tasks["name"])
         inside = np.zeros(len(by_name), bool)
         if len(self.graph.operators):
-            inside = self._of_operator(matches(self.graph.operators["name"], r"conv(?!ert)"))
+            inside = self._of_operator(by_category(self.graph.operators["name"], _convolves))
         return np.where(inside & (by_name == "gemm"), "conv", by_name)
 
     @cached_property
@@ -111,6 +111,10 @@ class Kernels:
         work = self.graph.tasks["work_ns"].to_numpy()[heavy]
         names, place = np.unique(named[heavy], return_inverse=True)
         return str(names[np.argmax(np.bincount(place, weights=work))])
+
+
+def _convolves(name: str) -> bool:
+    return "conv" in name.replace("convert", "")
 
 
 def attention_kinds(graph: Graph) -> npt.NDArray[np.str_]:

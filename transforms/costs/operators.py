@@ -10,7 +10,7 @@ import json
 import math
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,8 @@ _RULES = tuple((name, re.compile(pattern)) for name, pattern in OPERATOR_RULES)
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 """Runs once per parameter in each backward pass; its input has the parameter's shape."""
 
+MOST_SIZES, MOST_ELEMENTS = 64, 2**48
+"""No tensor has more dimensions or elements."""
 RELU = r"(?i)relu|clamp_min|threshold"
 """Operators and kernels that cut off at 0."""
 
@@ -112,13 +114,17 @@ def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:
     """
     try:
         shapes = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ()
     if not isinstance(shapes, list):
         return ()
-    return tuple(
-        tuple(s) if isinstance(s, list) and all(type(d) is int for d in s) else () for s in shapes
-    )
+    return tuple(tuple(s) if isinstance(s, list) and _is_shape(s) else () for s in shapes)
+
+
+def _is_shape(sizes: list[Any]) -> bool:
+    """Tell whether *sizes* are those of a tensor that any machine could hold."""
+    whole = len(sizes) <= MOST_SIZES and all(type(d) is int and d >= 0 for d in sizes)
+    return whole and math.prod(sizes) <= MOST_ELEMENTS
 
 
 @lru_cache(maxsize=100_000)

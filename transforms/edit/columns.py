@@ -5,7 +5,6 @@ In: frames of `foretrace.graph.model`. Out: arrays and new frames that share wha
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from foretrace.errors import TransformError
+from foretrace.util.patterns import compile_given, searchable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,20 +99,15 @@ def matches(column: pd.Series, pattern: str) -> Mask:
     TransformError
         If *pattern* is no regular expression.
     """
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError) as error:
-        raise TransformError(
-            f"pattern={pattern!r} is no regular expression: {error}; escape special characters"
-        ) from None
     values = column.array
-    return _where(values.codes, _find_matches(_Categories(values.categories), compiled))
+    return _where(values.codes, _find_matches(_Categories(values.categories), pattern))
 
 
 @lru_cache(maxsize=64)
-def _find_matches(categories: _Categories, pattern: re.Pattern[str]) -> Mask:
+def _find_matches(categories: _Categories, pattern: str) -> Mask:
     """Tell in which categories *pattern* is found; many what-ifs ask the same."""
-    has_match = [bool(pattern.search(str(value))) for value in categories.index.tolist()]
+    search = compile_given(pattern, TransformError).search
+    has_match = [search(searchable(str(value))) is not None for value in categories.index.tolist()]
     return np.array([*has_match, False])
 
 

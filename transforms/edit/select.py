@@ -6,7 +6,6 @@ An empty selection is an error that names what was looked for and what there is 
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
+from foretrace.util.patterns import compile_given, searchable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SHOWN_NAMES = 3
 SHOWN_CHARACTERS = 60
+COMPARED_NAMES = 2000
+"""Comparing two names takes the square of their lengths."""
 
 
 def select(
@@ -192,10 +194,16 @@ def require(
     hint = ""
     if like is not None:
         names = graph.tasks["name"][slice(None) if among is None else among].astype(str).unique()
-        close = difflib.get_close_matches(like, names, SHOWN_NAMES, 0.4) or names[:SHOWN_NAMES]
-        shown = ", ".join(name[:SHOWN_CHARACTERS] for name in close)
+        shown = ", ".join(_closest(like, names, 0.4))
         hint = f"; closest names: {shown}" if shown else ""
     raise TransformError(f"nothing to change: no {looked_for} in this graph{hint}")
+
+
+def _closest(like: str, names: Sequence[str], likeness: float) -> list[str]:
+    """Return those of the first *names* that are most *like* it, or the first; all shortened."""
+    shown = [name[:SHOWN_CHARACTERS] for name in names[:COMPARED_NAMES]]
+    close = difflib.get_close_matches(like[:SHOWN_CHARACTERS], shown, SHOWN_NAMES, likeness)
+    return close or shown[:SHOWN_NAMES]
 
 
 def modules_matching(graph: Graph, pattern: str) -> tuple[Rows, list[str]]:
@@ -227,20 +235,16 @@ def modules_matching(graph: Graph, pattern: str) -> tuple[Rows, list[str]]:
             "nothing to change: this trace names no modules; record it with foretrace record, "
             "and give the job its model"
         )
-    try:
-        inside = re.compile(rf"(?:^|\.)(?:{pattern})(?=\.|$)")
-    except (re.error, OverflowError) as error:
-        raise TransformError(f"pattern={pattern!r} is no regular expression: {error}") from None
-    module_of = {path: path[: match.end()] for path in paths if (match := inside.search(path))}
+    compile_given(pattern, TransformError)
+    inside = compile_given(rf"(?:^|\.)(?:{pattern})(\.|$)", TransformError)
+    found = {path: inside.search(searchable(path)) for path in paths}
+    module_of = {path: path[: match.start(inside.groups)] for path, match in found.items() if match}
     if not module_of:
-        close = difflib.get_close_matches(pattern, paths, SHOWN_NAMES, 0.3) or paths[:SHOWN_NAMES]
         raise TransformError(
             f"nothing to change: no module matching {pattern!r} in this graph; "
-            f"closest modules: {', '.join(close)}"
+            f"closest modules: {', '.join(_closest(pattern, paths, 0.3))}"
         )
     modules = sorted(set(module_of.values()))
-    index = [
-        modules.index(module_of[p]) if p in module_of else -1
-        for p in map(str, column.cat.categories)
-    ]
+    place = {module: number for number, module in enumerate(modules)}
+    index = [place[module_of[p]] if p in module_of else -1 for p in map(str, column.cat.categories)]
     return np.array([*index, -1], np.int64)[column.cat.codes.to_numpy()], modules

@@ -6,17 +6,19 @@ what-ifs look for it there before they resort to a rule.
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.tracer.calibration.file import FORMAT, KEY, REPEATED
 from foretrace.transforms.measured.change import is_text_of
+from foretrace.util.exhaustion import within_means
+from foretrace.util.limits import METADATA_BYTES
+from foretrace.util.parquet_file import read_parquet_file
 from foretrace.util.schema import Column, table
 
 if TYPE_CHECKING:
@@ -34,6 +36,23 @@ MOST_DROPPED = 0.1
 """Share of the operators' time that may have no successor after a change; a list that loses more is
 cut short (the lists of the recorded pairs lose nothing)."""
 LISTS = ("before", "after", "segment")
+MOST_NS, MOST_SPREAD = 1e16, 1e6
+
+
+class StoredFormat(msgspec.Struct):
+    """What says whether the rest can be read."""
+
+    format: int
+
+
+class StoredWhere(msgspec.Struct):
+    """What a calibration says of the machine and the job that it is of."""
+
+    device: Annotated[str, msgspec.Meta(max_length=1 << 16)] | None = None
+    threads: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] | None = None
+    job: Annotated[str, msgspec.Meta(max_length=1 << 16)] | None = None
+    parameter_bytes: dict[str, Annotated[int, msgspec.Meta(ge=0, le=2**62)] | None] | None = None
+
 
 CALIBRATION_COLUMNS = (
     Column("change", "category", "", "the what-if, as in a scenario; empty: the job as it is"),
@@ -131,7 +150,8 @@ def read_calibration(source: str | Path | bytes) -> Calibration:
 
     where = "the calibration" if isinstance(source, bytes) else Path(source).name
     try:
-        return _read(source, where)
+        with within_means(where, TraceError):
+            return _read(source, where)
     except TraceError:
         raise
     except OSError as error:
@@ -143,21 +163,17 @@ def read_calibration(source: str | Path | bytes) -> Calibration:
 
 
 def _read(source: str | Path | bytes, where: str) -> Calibration:
-    import pyarrow.parquet as pq
-
     size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
     if size > MOST_BYTES:
         raise TraceError(f"{where}: {size:,} bytes are more than a calibration has")
-    content = pq.read_table(io.BytesIO(source) if isinstance(source, bytes) else source)
-    text = (content.schema.metadata or {}).get(KEY)
-    described = json.loads(text) if text else None
-    if not isinstance(described, dict) or "format" not in described:
-        raise TraceError(f"{where}: a Parquet file, but no calibration of Foretrace")
-    if described["format"] != FORMAT:
-        raise TraceError(
-            f"{where}: calibration of format {described['format']}, this Foretrace reads "
-            f"{FORMAT}; upgrade or calibrate again"
-        )
+    if not isinstance(source, bytes) and not Path(source).is_file():
+        raise TraceError(f"{where}: cannot be read as a calibration (no regular file)")
+    wanted = [column.name for column in CALIBRATION_COLUMNS]
+    given = source if isinstance(source, bytes) else Path(source)
+    content, text = read_parquet_file(
+        given, where, KEY, wanted, TraceError, damaged="damaged calibration"
+    )
+    described = _describe(text, where)
     missing = [c.name for c in CALIBRATION_COLUMNS if c.name not in content.column_names]
     if missing:
         raise TraceError(f"{where}: lacks the column {missing[0]!r}; calibrate again")
@@ -166,14 +182,37 @@ def _read(source: str | Path | bytes, where: str) -> Calibration:
         {c.name: _column(content[c.name], c, where) for c in CALIBRATION_COLUMNS},
         content.num_rows,
     )
-    threads, sizes = described.get("threads"), described.get("parameter_bytes")
     return Calibration(
         _check(entries, where),
         source=where,
-        device=str(described.get("device") or ""),
-        threads=threads if isinstance(threads, int) else None,
-        job=str(described.get("job") or ""),
-        parameter_bytes=sizes if isinstance(sizes, dict) else {},
+        device=described.device or "",
+        threads=described.threads,
+        job=described.job or "",
+        parameter_bytes={
+            owner: size for owner, size in (described.parameter_bytes or {}).items() if size
+        },
+    )
+
+
+def _describe(text: bytes | None, where: str) -> StoredWhere:
+    """Return what the metadata *text* says of the machine and the job."""
+    if text is None:
+        raise TraceError(f"{where}: a Parquet file, but no calibration of Foretrace")
+    METADATA_BYTES.check(len(text), where, TraceError)
+    try:
+        told = msgspec.json.decode(text, type=StoredFormat).format
+    except msgspec.ValidationError:  # no object, or one without a format
+        raise TraceError(f"{where}: a Parquet file, but no calibration of Foretrace") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TraceError(f"{where}: damaged calibration ({error}); calibrate again") from None
+    try:
+        if told == FORMAT:
+            return msgspec.json.decode(text, type=StoredWhere)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TraceError(f"{where}: damaged calibration ({error}); calibrate again") from None
+    raise TraceError(
+        f"{where}: calibration of format {told}, this Foretrace reads {FORMAT}; upgrade or "
+        "calibrate again"
     )
 
 
@@ -199,10 +238,7 @@ def _check(entries: pd.DataFrame, where: str) -> pd.DataFrame:
     unknown = set(entries["list"].unique()) - set(LISTS)
     if unknown:
         raise TraceError(f"{where}: list {min(unknown)!r} is none of {', '.join(LISTS)}")
-    for name in ("ns", "device_ns"):
-        times = entries[name].to_numpy()
-        if (np.isinf(times) | (times < 0)).any():
-            raise TraceError(f"{where}: column {name!r} holds a time that is negative or endless")
+    _check_times(entries, where)
     operators = entries[entries["list"] != "segment"]
     if (operators["ns"] == 0).any():
         raise TraceError(f"{where}: column 'ns' holds an operator that takes no time")
@@ -217,6 +253,16 @@ def _check(entries: pd.DataFrame, where: str) -> pd.DataFrame:
         if not str(change).startswith(REPEATED):  # its list holds additions only
             _refuse_cut_lists(before, rows, f"{where}: the list after {change}")
     return entries
+
+
+def _check_times(entries: pd.DataFrame, where: str) -> None:
+    for name in ("ns", "device_ns"):
+        times = entries[name].to_numpy()
+        if (times > MOST_NS).any() or (times < 0).any():
+            raise TraceError(f"{where}: column {name!r} holds a time that is negative or endless")
+    spread = entries["spread"].to_numpy()
+    if ((spread < 0) | (spread > MOST_SPREAD)).any():
+        raise TraceError(f"{where}: column 'spread' holds a share that cannot be")
 
 
 def _refuse_cut_lists(before: pd.DataFrame, after: pd.DataFrame, what: str) -> None:

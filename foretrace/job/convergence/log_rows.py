@@ -45,7 +45,7 @@ SUMMARY = "train_runtime"
 BARE = ("step", "loss")
 """Columns of a table that names none; one of a single column is the loss."""
 _NUMBER = r"([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\b)"
-_IS = r"['\"]?\s*(?:is|=|:|,|\()?\s*['\"]?\s*"
+_IS = r"['\"]?\s*(?:(?:is|=|:|,|\()\s*)?(?:['\"]\s*)?"
 _OTHERS = "".join(
     rf"(?<!{name}[ /])"
     for name in ("val", "valid", "validation", "eval", "evaluation", "test", "dev")
@@ -54,7 +54,8 @@ _LOSS = re.compile(
     rf"{_OTHERS}(?<![a-z_/])(?:train(?:ing)?[ _/]?)?loss{_IS}{_NUMBER}", re.IGNORECASE
 )
 _RATE = re.compile(rf"(?<![a-z_])(?:lr|learning[ _]rate){_IS}{_NUMBER}", re.IGNORECASE)
-_OF = r"['\"]?\s*[:=]?\s*\[?\s*#?(\d+)(?:\s*/\s*(\d+))?"
+_OF = r"['\"]?\s*(?:[:=]\s*)?(?:\[\s*)?#?(\d+)(?:\s*/\s*(\d+))?"
+"""No space may be taken by two parts: a line of spaces would take the cube of its length."""
 _STEP = re.compile(rf"(?<![a-z])(?:global[ _])?(?:step|iteration|iter|batch){_OF}", re.IGNORECASE)
 _EPOCH = re.compile(rf"(?<![a-z])epoch{_OF}(?![\d.])", re.IGNORECASE)
 _BAR = re.compile(r"[|\[] *(\d+)/(\d+) *[\[(]")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from foretrace.errors import RefusedError
-from foretrace.job import data_file
 from foretrace.job.convergence.loss_log import LossLog, losses_of_steps, read_losses
 
 if TYPE_CHECKING:
@@ -177,11 +176,11 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         read_losses(tmp_path)
 
 
-def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No log of losses is that long."""
-    monkeypatch.setattr(data_file, "LARGEST_BYTES", 3)
+    monkeypatch.setenv("FORETRACE_MAX_LOG_BYTES", "3")
 
-    with pytest.raises(RefusedError, match="4 bytes are too many for a log"):
+    with pytest.raises(RefusedError, match="more than 3 bytes are too many for a log"):
         read(tmp_path, "1\n2\n")
 
 

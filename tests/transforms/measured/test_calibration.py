@@ -138,15 +138,16 @@ def test_a_list_without_times_is_counted() -> None:
 
 
 def test_a_file_says_whose_it_is() -> None:
-    """Job and bytes of parameters; what is no such thing is left out."""
+    """Job and bytes of parameters; what is no such thing is refused."""
     described = {"format": 1, "job": "net", "parameter_bytes": {"model": 80}}
 
     found = read_calibration(file_of(ROWS, described))
 
     assert (found.job, found.parameter_bytes) == ("net", {"model": 80})
-    assert (
-        read_calibration(file_of(ROWS, {"format": 1, "parameter_bytes": 3})).parameter_bytes == {}
-    )
+    wrong: dict[str, Any]
+    for wrong in ({"parameter_bytes": 3}, {"threads": -1}, {"device": []}):
+        with pytest.raises(TraceError, match="damaged calibration"):
+            read_calibration(file_of(ROWS, {"format": 1, **wrong}))
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from decimal import Decimal, InvalidOperation
 from itertools import groupby
 from typing import Any
 
+from foretrace.tracer.readers.columns import LATEST_NS
+
 Event = dict[str, Any]
 
 
@@ -51,42 +53,69 @@ def pair_ranges(events: list[Event]) -> tuple[list[Event], int, int]:
 def _moment(value: Any) -> Decimal | None:
     try:
         moment = Decimal(str(value))
-    except InvalidOperation:
+        return moment if abs(moment) <= LATEST_NS else None
+    except (InvalidOperation, ValueError):  # neither is a number
         return None
-    return moment if moment.is_finite() else None
+
+
+class _Running:
+    """Ranges that have begun and not ended: the latest, and the latest of a name, at once."""
+
+    def __init__(self) -> None:
+        self._begins: dict[int, tuple[Decimal, Event]] = {}
+        self._of_name: dict[str, list[int]] = defaultdict(list)
+        self._began = 0
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def begin(self, moment: Decimal, event: Event) -> None:
+        self._begins[self._began] = (moment, event)
+        self._of_name[_name(event)].append(self._began)
+        self._began += 1
+
+    def take(self, end: Event) -> tuple[Decimal, Event] | None:
+        """Remove what *end* closes, and return it."""
+        name = _name(end)
+        if not name:
+            return self._begins.popitem()[1] if self._begins else None
+        places = self._of_name[name]
+        while places:
+            begun = self._begins.pop(places.pop(), None)
+            if begun is not None:
+                return begun
+        return None
+
+
+def _name(event: Event) -> str:
+    name = event.get("name")
+    return "" if name is None else str(name)
 
 
 def _pair_thread(marks: list[tuple[Decimal, Event]]) -> tuple[list[Event], int, int]:
     """Pair the marks of one thread, by time; at one moment, what began earlier ends first."""
     complete: list[Event] = []
-    running: list[tuple[Decimal, Event]] = []
+    running = _Running()
     lone_ends = 0
     for moment, group in groupby(marks, key=lambda mark: mark[0]):
         here = [event for _, event in group]
         waiting = []
         for end in (event for event in here if event["ph"] == "E"):
-            begin = _take_begin(running, end)
+            begin = running.take(end)
             if begin is None:
                 waiting.append(end)
             else:
                 complete.append(_join(*begin, moment, end))
-        running += [(moment, event) for event in here if event["ph"] == "B"]
+        for event in here:
+            if event["ph"] == "B":
+                running.begin(moment, event)
         for end in waiting:
-            begin = _take_begin(running, end)
+            begin = running.take(end)
             if begin is None:
                 lone_ends += 1
             else:
                 complete.append(_join(*begin, moment, end))
     return complete, len(running), lone_ends
-
-
-def _take_begin(running: list[tuple[Decimal, Event]], end: Event) -> tuple[Decimal, Event] | None:
-    """Remove from *running* what *end* closes, and return it."""
-    name = end.get("name")
-    for place in range(len(running) - 1, -1, -1):
-        if name in (None, "", running[place][1].get("name")):
-            return running.pop(place)
-    return None
 
 
 def _join(began: Decimal, begin: Event, moment: Decimal, end: Event) -> Event:

@@ -16,16 +16,14 @@ from foretrace.tracer.readers.columns import (
     nanoseconds,
     no_stream,
     quantities,
-    recode,
     small,
 )
 from foretrace.tracer.readers.kineto.collectives import add_collectives
 from foretrace.tracer.readers.kineto.decode import Arguments
+from foretrace.tracer.readers.kineto.shapes import compact_lists
 from foretrace.tracer.trace import EVENT_KINDS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from foretrace.tracer.data_issues import Tally
     from foretrace.tracer.readers.kineto.decode import KinetoFile
 
@@ -164,11 +162,11 @@ def _operators(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> N
     flops = quantities(fields["flops"], tally)
     values["flops"][rows] = np.where(flops > 0, flops, np.nan)
     count = len(values["kind"])
-    values["shapes"] = _compact(fields["shapes"], rows, count)
+    values["shapes"] = compact_lists(fields["shapes"], rows, count)
     if not (values["shapes"].codes >= 0).any():
         old = recording.arguments(rows, SHAPES_2020)
-        values["shapes"] = _compact(old["shapes"], rows, count)
-    values["dtypes"] = _compact(fields["dtypes"], rows, count)
+        values["shapes"] = compact_lists(old["shapes"], rows, count)
+    values["dtypes"] = compact_lists(fields["dtypes"], rows, count)
 
 
 def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarray) -> np.ndarray:
@@ -187,22 +185,6 @@ def _forward_threads(sequence: np.ndarray, forward: np.ndarray, thread: np.ndarr
     hit = sequences[at] == sequence[backward]
     result[backward[hit]] = thread[first][where[at[hit]]]
     return result
-
-
-def _compact(texts: list[Any], rows: np.ndarray, count: int) -> pd.Categorical:
-    """Encode pieces of JSON without their spaces; an empty piece or list is unknown."""
-    some = recode(categorical(list(map(bytes, texts))), _compact_text)
-    codes = np.full(count, -1, np.int32)
-    codes[rows] = some.codes
-    return from_codes(codes, list(some.categories))
-
-
-def _compact_text(text: bytes) -> str | None:
-    try:
-        value = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return json.dumps(value, separators=(",", ":")) if value else None
 
 
 def _device_tasks(values: dict[str, Any], recording: KinetoFile, tally: Tally) -> None:
@@ -244,7 +226,7 @@ def _product(text: bytes) -> int:
         product = (
             int(np.prod([int(size) for size in json.loads(text)], dtype=np.int64)) if text else -1
         )
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return -1
     return product if product > 0 else -1
 

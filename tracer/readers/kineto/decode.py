@@ -75,8 +75,8 @@ class KinetoFile:
         if some and msgspec is not None and not isinstance(some[0], dict):
             try:
                 decoded = _argument_decoder(wanted).decode(b"[" + b",".join(some) + b"]")
-            except msgspec.MsgspecError:
-                some = [json.loads(bytes(raw)) for raw in some]
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                some = [json.loads(bytes(raw).decode("utf-8", "replace")) for raw in some]
             else:
                 names = [name for name, _ in wanted.single + wanted.nested]
                 return {name: list(map(attrgetter(name), decoded)) for name in names}
@@ -183,7 +183,7 @@ def _decode_typed(raw: bytes, tally: Tally) -> KinetoFile | None:
         return None
     try:
         root, bare = _decode_root(raw, "float")
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     by_phase = _by_phase(root if bare else root.traceEvents, "float")
     if by_phase["E"]:

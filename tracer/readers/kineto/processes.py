@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 ON_DEVICE = ("kernel", "memcpy", "memset", "sync", "gpu_annotation")
 LABEL = re.compile(r"\[[^\]]+\]|\D*?rank\W?\d+", re.IGNORECASE)
 """What merging tools put before the process id: "[TP00] 4000", "rank 3: 4000"."""
-NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
+MOST = np.iinfo(np.int16).max
+"""The highest rank there is."""
 LINK = Arguments(single=(("rank", "rank"), ("correlation", "correlation"), ("device", "device")))
 NOBODY = -1
 LEAST_CALLS, LEAST_SHARE = 4, 0.2
@@ -103,7 +105,7 @@ def _declared_ranks(values: list[Any], owner: Rows, processes: int) -> list[int]
         return None
     ranks = [next(iter(each)) for each in named]
     distinct = len(set(ranks)) == processes
-    return ranks if distinct and all(type(r) is int and r >= 0 for r in ranks) else None
+    return ranks if distinct and all(type(r) is int and 0 <= r <= MOST for r in ranks) else None
 
 
 def _labelled_ranks(pids: list[str]) -> list[int] | None:

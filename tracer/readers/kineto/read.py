@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.tracer.data_issues import Tally
-from foretrace.tracer.readers.columns import integers
+from foretrace.tracer.readers.columns import LATEST_NS, cut_name, integers
 from foretrace.tracer.readers.kineto.columns import event_columns
-from foretrace.tracer.readers.kineto.decode import decode
+from foretrace.tracer.readers.kineto.decode import SINGLE, decode
 from foretrace.tracer.readers.kineto.kinds import event_kinds
 from foretrace.tracer.readers.kineto.memory import peak_allocation
 from foretrace.tracer.readers.kineto.processes import Process, split_processes
@@ -24,12 +24,14 @@ from foretrace.tracer.readers.merge_ranks import join_ranks
 from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.occupancy import WARP, Limits, add_resident_blocks
 from foretrace.tracer.trace import Device, Trace, TraceMeta
+from foretrace.util.schema import UNKNOWN_ID
 
 if TYPE_CHECKING:
     from foretrace.tracer.readers.kineto.decode import KinetoFile
 
 RANK_IN_NAME = re.compile(r"rank[-_]?(\d{1,4})", re.IGNORECASE)
 MAX_RANK = np.iinfo(np.int16).max
+MOST_RANKS = 2**24
 
 
 def read_kineto(raw: bytes, source: str) -> Trace:
@@ -93,7 +95,7 @@ def _read_process(process: Process, source: str, tally: Tally, rank: tuple[int, 
         source=source,
         devices=tuple(_device(p, place) for place, p in enumerate(properties)),
         ranks=(number,),
-        world_size=_integer(info.get("world_size"), 0) or None,
+        world_size=_world_size(info),
         warnings=tally.counts(),
         extra=extra,
     )
@@ -121,10 +123,13 @@ def _rank(meta: dict[str, Any], source: str) -> tuple[int, bool]:
 
 def _integer(value: Any, otherwise: int) -> int:
     """Return a whole number that the file may also write as a string."""
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        return otherwise
+    number = int(integers([value if isinstance(value, SINGLE) else None], Tally())[0])
+    return otherwise if number == UNKNOWN_ID or abs(number) > LATEST_NS else number
+
+
+def _world_size(info: dict[str, Any]) -> int | None:
+    size = _integer(info.get("world_size"), 0)
+    return size if 0 < size <= MOST_RANKS else None
 
 
 def _list(value: Any) -> list[Any]:
@@ -133,15 +138,20 @@ def _list(value: Any) -> list[Any]:
 
 def _device(properties: dict[str, Any], place: int) -> Device:
     def size(key: str) -> int | None:
-        return _integer(properties.get(key), 0) or None
+        return max(_integer(properties.get(key), 0), 0) or None
 
     return Device(
-        index=_integer(properties.get("id"), place),
-        name=str(properties.get("name") or ""),
+        index=_index(properties, place),
+        name=cut_name(str(properties.get("name") or "")),
         sm_count=size("numSms"),
         memory_bytes=size("totalGlobalMem"),
         threads_per_sm=size("maxThreadsPerMultiprocessor"),
     )
+
+
+def _index(properties: dict[str, Any], place: int) -> int:
+    index = _integer(properties.get("id"), place)
+    return index if 0 <= index <= MAX_RANK else place
 
 
 def _limits(properties: list[dict[str, Any]]) -> dict[int, Limits]:
@@ -149,7 +159,7 @@ def _limits(properties: list[dict[str, Any]]) -> dict[int, Limits]:
         return _integer(device.get(key), 0)
 
     return {
-        _integer(device.get("id"), place): Limits(
+        _index(device, place): Limits(
             warps=number(device, "maxThreadsPerMultiprocessor") // WARP,
             registers=number(device, "regsPerMultiprocessor"),
             shared_bytes=number(device, "sharedMemPerMultiprocessor"),

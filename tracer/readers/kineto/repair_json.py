@@ -25,6 +25,8 @@ BOUNDARY = re.compile(r'\}\s*(?:,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts)")|(?=\])
 CLOSING_QUOTE = re.compile(r'"\s*(?::|,\s*["{\[\-\dtfn]|[}\]])')
 QUOTE = re.compile(r'\\.|"', re.DOTALL)
 SEPARATORS = re.compile(r"[\s,]*")
+WINDOW, NEAR = 1 << 16, 16
+"""Characters that are looked at together; an error so near their end may come of the end."""
 
 
 def mend(raw: bytes, tally: Tally) -> str:
@@ -94,26 +96,94 @@ def _events(text: str, position: int, tally: Tally) -> tuple[list[Any], int]:
     """Return the events from *position* on, and where their list ends."""
     decoder = json.JSONDecoder(strict=False, parse_float=Decimal)
     events: list[Any] = []
+    window = _Window(text, position)
     while True:
-        position = _after(SEPARATORS, text, position)
-        if text[position : position + 1] == "]":
-            return events, position
+        window.skip_separators()
+        if window.next_character() == "]":
+            return events, window.place
         try:
-            event, position = decoder.raw_decode(text, position)
+            event = window.decode(decoder)
         except ValueError:
-            boundary = BOUNDARY.search(text, position)
-            if boundary is None:
+            chunk = window.cut_event()
+            if chunk is None:
                 tally.add("truncated")
                 return events, len(text)
-            event = _event_with_quotes(text[position : boundary.start() + 1], tally)
-            position = boundary.start() + 1
+            event = _event_with_quotes(chunk, tally)
         if event is not None:
             events.append(event)
 
 
-def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
-    match = pattern.match(text, position)
-    return match.end() if match else position
+class _Window:
+    """The part of a long text that is being read: an error costs what it spans, not all before."""
+
+    def __init__(self, text: str, place: int) -> None:
+        self._text = text
+        self._base, self._at = place, 0
+        self._view = text[place : place + WINDOW]
+
+    @property
+    def place(self) -> int:
+        """Where reading goes on, in the whole text."""
+        return self._base + self._at
+
+    def skip_separators(self) -> None:
+        """Go on to what is neither a space nor a comma."""
+        while True:
+            match = SEPARATORS.match(self._view, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._view) or not self._has_more():
+                return
+            self._move(WINDOW)
+
+    def next_character(self) -> str:
+        """Return what comes next; nothing at the end."""
+        return self._view[self._at : self._at + 1]
+
+    def decode(self, decoder: json.JSONDecoder) -> Any:
+        """Return the value that begins here, and go on behind it.
+
+        Raises
+        ------
+        ValueError
+            There is none.
+        """
+        while True:
+            try:
+                event, self._at = decoder.raw_decode(self._view, self._at)
+            except ValueError as error:
+                if not (self._has_more() and _is_cut(error, len(self._view))):
+                    raise
+                size = len(self._view)
+                self._move(WINDOW if self._at else 2 * size)
+            else:
+                return event
+
+    def cut_event(self) -> str | None:
+        """Return the text up to where the next event begins, and go on there; None at the last."""
+        while True:
+            boundary = BOUNDARY.search(self._view, self._at)
+            if boundary is not None:
+                chunk = self._view[self._at : boundary.start() + 1]
+                self._at = boundary.start() + 1
+                return chunk
+            if not self._has_more():
+                return None
+            size = len(self._view)
+            self._move(WINDOW if self._at else 2 * size)
+
+    def _has_more(self) -> bool:
+        return self._base + len(self._view) < len(self._text)
+
+    def _move(self, size: int) -> None:
+        self._base, self._at = self._base + self._at, 0
+        self._view = self._text[self._base : self._base + size]
+
+
+def _is_cut(error: ValueError, size: int) -> bool:
+    """Tell whether reading failed because only *size* characters of the text were seen."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= size - NEAR or error.msg.startswith("Unterminated string")
 
 
 def _event_with_quotes(chunk: str, tally: Tally) -> Any:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from foretrace.errors import TraceError
+from foretrace.tracer.readers.columns import LATEST_NS, cut_name
 from foretrace.tracer.readers.occupancy import Limits
 from foretrace.tracer.trace import Device
+from foretrace.util.limits import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+MOST_INTEGER = 2**63 - 1
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 NVIDIA = re.compile(
     r"nvidia|geforce|tesla|quadro|\b(rtx|gtx|titan|jetson|orin|xavier|thor)\b|^g?[abhlptv]\d{1,4}\b",
@@ -27,32 +31,104 @@ NO_CUDA = re.compile(
 """Makers of GPUs that run no CUDA, and renderers in software."""
 
 
-class Database:
-    """Tables and columns that may or may not be there."""
+MOST_BYTES_PER_ROW = 1 << 22
+"""The longest row or text of an export: a command line, or the report of a tool."""
+STEPS, MOST_STEPS_PER_BYTE, LEAST_STEPS = 100_000, 200, 200_000_000
+"""How often it is asked, while a query runs, whether it takes too long, and how long that is: an
+export of 1 MiB is read in a tenth of these steps."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+
+class Database:
+    """Tables and columns that may or may not be there, read within bounds.
+
+    A file may define columns that compute something, and tables that are programs: neither runs
+    without end, and functions that a schema must not call are not called.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, source: str = "", on_disk: int = 0) -> None:
         self._connection = connection
-        names = connection.execute("select name from sqlite_master where type = 'table'")
-        self.tables = {name for (name,) in names}
+        self._source, self._on_disk = source, on_disk
+        self._steps_left = max(LEAST_STEPS, MOST_STEPS_PER_BYTE * on_disk)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES_PER_ROW)
+        connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        connection.set_progress_handler(self._takes_too_long, STEPS)
+        connection.execute("pragma trusted_schema = off")
+        names = connection.execute(
+            "select name from sqlite_master where type = 'table' and sql not like 'create virtual%'"
+        )
+        self.tables = {name for (name,) in names if isinstance(name, str)}
+
+    def _takes_too_long(self) -> bool:
+        self._steps_left -= STEPS
+        return self._steps_left < 0
 
     def rows(self, table: str, *columns: str, otherwise: str = "null") -> list[tuple[Any, ...]]:
-        """Return all rows; a column that is not there is *otherwise*, and so is a null."""
+        """Return all rows; a column that is not there is *otherwise*, and so is a null.
+
+        Raises
+        ------
+        TraceError
+            There are more than a file of this size has.
+        """
         if table not in self.tables:
             return []
         described = self._connection.execute(f'pragma table_info("{table}")')
         there = {row[1] for row in described}
         wanted = (f'ifnull("{c}", {otherwise})' if c in there else otherwise for c in columns)
         query = f'select {", ".join(wanted)} from "{table}"'  # noqa: S608  # our own names
-        return self._connection.execute(query).fetchall()
+        most = ROWS.allowed(self._on_disk)
+        rows = self._connection.execute(query).fetchmany(most + 1)
+        if len(rows) > most:
+            raise TraceError(ROWS.refusal(f"{self._source}: table {table}", most))
+        return rows
 
     def integers(self, table: str, *columns: str) -> dict[str, np.ndarray]:
-        """Return int64 columns; −1 where a value or the column is not there."""
+        """Return int64 columns; −1 where a value or the column is not there.
+
+        Raises
+        ------
+        sqlite3.DatabaseError
+            A value is no whole number.
+        """
         rows = self.rows(table, *columns, otherwise="-1")
         try:
-            array = np.array(rows, dtype=np.int64).reshape(len(rows), len(columns))
+            array = np.array(rows)
+            if len(rows) and array.dtype.kind not in "iu":  # a float may be none
+                array = np.array([[whole(value) for value in row] for row in rows], np.int64)
+            array = array.astype(np.int64).reshape(len(rows), len(columns))
         except (TypeError, ValueError, OverflowError) as error:
             raise sqlite3.DatabaseError(f"table {table} holds text where numbers belong") from error
         return {name: array[:, place] for place, name in enumerate(columns)}
+
+
+def whole(value: Any) -> int:
+    """Return a whole number that a column may also hold as a float or as text.
+
+    Raises
+    ------
+    ValueError
+        It is none, or has more than 64 bits.
+    """
+    number = float(value) if isinstance(value, str | float) else value
+    if not isinstance(number, int | float) or not abs(number) <= MOST_INTEGER:
+        raise ValueError
+    return int(number)
+
+
+def text(value: Any) -> str:
+    """Return a text that a column may also hold as bytes or a number; "" of nothing.
+
+    >>> text("relu"), text(b"relu"), text(None), text(3)
+    ('relu', 'relu', '', '3')
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return "" if value is None else str(value)
+
+
+def _size(value: Any) -> int | None:
+    """Return a number above 0, or ``None`` where a column holds something else."""
+    return value if type(value) is int and value > 0 else None
 
 
 def number_devices(database: Database, used: Iterable[int]) -> dict[int, int]:
@@ -61,12 +137,17 @@ def number_devices(database: Database, used: Iterable[int]) -> dict[int, int]:
     The export also lists GPUs that run no CUDA, of a display or in software. Where work names an
     index that is none of the others' ids, it counts the accelerators alone.
     """
-    rows = database.rows("TARGET_INFO_GPU", "id", "name")
-    ours = [number for number, name in rows if NVIDIA.search(str(name or ""))]
-    ours = ours or [number for number, name in rows if not NO_CUDA.search(str(name or ""))]
+    listed = database.rows("TARGET_INFO_GPU", "id", "name")
+    rows = [(number, cut_name(text(name))) for number, name in listed if _is_index(number)]
+    ours = [number for number, name in rows if NVIDIA.search(name)]
+    ours = ours or [number for number, name in rows if not NO_CUDA.search(name)]
     if len(ours) == len(rows) or set(used) <= set(ours):
         return {number: number for number in ours}
     return {number: index for index, number in enumerate(sorted(ours))}
+
+
+def _is_index(number: Any) -> bool:
+    return type(number) is int and 0 <= number <= np.iinfo(np.int16).max
 
 
 def limits(database: Database, index: dict[int, int]) -> dict[int, Limits]:
@@ -91,10 +172,10 @@ def devices(database: Database, index: dict[int, int]) -> tuple[Device, ...]:
     return tuple(
         Device(
             index[number],
-            name or "",
-            processors,
-            memory,
-            warps * width if warps and width else None,
+            cut_name(text(name)),
+            _size(processors),
+            _size(memory),
+            warps * width if _size(warps) and _size(width) else None,
         )
         for number, name, processors, memory, warps, width in rows
         if number in index
@@ -103,7 +184,7 @@ def devices(database: Database, index: dict[int, int]) -> tuple[Device, ...]:
 
 def command(database: Database) -> str | None:
     """Return the command line that was recorded, if the export has it."""
-    metadata = dict(database.rows("META_DATA_CAPTURE", "name", "value"))
+    metadata = {text(n): text(v) for n, v in database.rows("META_DATA_CAPTURE", "name", "value")}
     words = [metadata.get("PROCESS_0:COMMAND")]
     while argument := metadata.get(f"PROCESS_0:ARGUMENT_{len(words) - 1}"):
         words.append(argument)
@@ -113,4 +194,5 @@ def command(database: Database) -> str | None:
 def session_start(database: Database) -> int:
     """Return when the recording began, in ns since 1970; 0 if the export does not say."""
     rows = database.rows("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-    return rows[0][0] or 0 if rows else 0
+    start = rows[0][0] if rows else 0
+    return start if type(start) is int and 0 <= start <= LATEST_NS else 0

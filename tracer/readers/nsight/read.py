@@ -10,7 +10,12 @@ import numpy as np
 
 from foretrace.errors import TraceError
 from foretrace.tracer.data_issues import Tally
-from foretrace.tracer.readers.columns import categorical, from_codes, no_stream, recode, small
+from foretrace.tracer.readers.columns import (
+    categorical,
+    cut_name,
+    no_stream,
+    recode,
+)
 from foretrace.tracer.readers.normalize import finish
 from foretrace.tracer.readers.nsight.clocks import lost_steps, realign
 from foretrace.tracer.readers.nsight.database import (
@@ -21,7 +26,9 @@ from foretrace.tracer.readers.nsight.database import (
     limits,
     number_devices,
     session_start,
+    text,
 )
+from foretrace.tracer.readers.nsight.parts import Part, join_parts
 from foretrace.tracer.readers.nsight.syncs import find_recorded_events, name_sync
 from foretrace.tracer.readers.occupancy import add_resident_blocks
 from foretrace.tracer.trace import EVENT_KINDS, Trace, TraceMeta
@@ -39,13 +46,9 @@ ADVICE = "profile with nsys profile -t cuda,nvtx"
 BYTE = 0xFF
 ON_DEVICE = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "graphNodeId",
              "globalPid")  # fmt: skip
-IDS = ("thread", "stream", "correlation", "graph_node", "wait_stream", "wait_event", "blocks",
-       "block_threads", "registers", "shared_bytes", "device", "context", "process")  # fmt: skip
-
-Part = dict[str, Any]
 
 
-def read_nsight(raw: bytes, source: str) -> Trace:
+def read_nsight(raw: bytes, source: str, on_disk: int = 0) -> Trace:
     """Turn an SQLite export into a trace; each process with device work becomes a rank.
 
     Parameters
@@ -54,6 +57,8 @@ def read_nsight(raw: bytes, source: str) -> Trace:
         The uncompressed file.
     source
         Its name, for messages.
+    on_disk
+        How many bytes the file took, by which its tables are bounded.
 
     Raises
     ------
@@ -63,8 +68,8 @@ def read_nsight(raw: bytes, source: str) -> Trace:
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(raw)
-        return _read(Database(connection), source, Tally())
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        return _read(Database(connection, source, on_disk or len(raw)), source, Tally())
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise TraceError(f"{source}: damaged SQLite file ({error}); export it again") from error
     finally:
         connection.close()
@@ -75,7 +80,8 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
         if any(t.startswith(OF_EXPORT) for t in database.tables):
             raise TraceError(f"{source}: an export of Nsight Systems without CUDA calls; {ADVICE}")
         raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
-    strings = dict(database.rows("StringIds", "id", "value"))
+    rows = database.rows("StringIds", "id", "value")
+    strings = {number: cut_name(text(value)) for number, value in rows if type(number) is int}
     calls, kernels = _calls(database, strings), _kernels(database, strings)
     parts = [
         calls,
@@ -87,7 +93,7 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
         _ranges(database, strings, tally),
         _overhead(database, strings),
     ]
-    values = _concatenate(parts)
+    values = join_parts(parts, source)
     if not len(values["start_ns"]):
         raise TraceError(
             f"{source}: the export holds no CUDA calls, kernels or NVTX ranges; {ADVICE}"
@@ -229,41 +235,22 @@ def _syncs(database: Database, calls: Part) -> Part:
 
 def _ranges(database: Database, strings: dict[int, str], tally: Tally) -> Part:
     t = database.integers("NVTX_EVENTS", "start", "end", "eventType", "textId", "globalTid")
-    texts = [text for (text,) in database.rows("NVTX_EVENTS", "text")]
+    texts = [said for (said,) in database.rows("NVTX_EVENTS", "text")]
     is_range = np.isin(t["eventType"], RANGE_EVENTS)
     ended = t["end"] >= t["start"]
     tally.add("unfinished_ranges", np.count_nonzero(is_range & ~ended))
     keep = np.flatnonzero(is_range & ended)
     ids = t["textId"].tolist()
-    names = [strings.get(ids[i], "") if texts[i] is None else str(texts[i]) for i in keep.tolist()]
+    names = [
+        strings.get(ids[i], "") if texts[i] is None else cut_name(text(texts[i]))
+        for i in keep.tolist()
+    ]
     return _part("annotation", categorical(names), {c: v[keep] for c, v in t.items()})
 
 
 def _overhead(database: Database, strings: dict[int, str]) -> Part:
     t = database.integers("PROFILER_OVERHEAD", "start", "end", "globalTid", "nameId")
     return _part("overhead", _look_up_names(t["nameId"], strings), t)
-
-
-def _concatenate(parts: list[Part]) -> dict[str, Any]:
-    """Put the parts below each other; what a part lacks is unknown."""
-    sizes = [len(part["start_ns"]) for part in parts]
-
-    def column(name: str, unknown: Any) -> np.ndarray:
-        filled = [part.get(name, np.full(n, unknown)) for part, n in zip(parts, sizes, strict=True)]
-        return np.concatenate(filled)
-
-    values: dict[str, Any] = {name: column(name, -1) for name in IDS}
-    values["bytes"] = column("bytes", np.nan)
-    values["start_ns"], values["duration_ns"] = column("start_ns", 0), column("duration_ns", 0)
-    values["device"] = small(values["device"], np.int16)
-    values["kind"] = from_codes(np.repeat([part["kind"] for part in parts], sizes), EVENT_KINDS)
-    offsets = np.cumsum([0, *(len(part["name"].categories) for part in parts)])
-    codes = [part["name"].codes + offset for part, offset in zip(parts, offsets, strict=False)]
-    names = [str(name) for part in parts for name in part["name"].categories]
-    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    lookup = np.array([place[name] for name in names], np.int64)
-    values["name"] = from_codes(lookup[np.concatenate(codes)], list(place))
-    return values
 
 
 def _set_ranks(values: dict[str, Any]) -> tuple[int, ...]:

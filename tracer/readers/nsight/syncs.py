@@ -34,10 +34,13 @@ def find_recorded_events(
     stream = np.full(len(syncs["start"]), -1, np.int64)
     record = stream.copy()
     order = np.lexsort((t["correlationId"], t["eventId"]))
-    for sync in np.flatnonzero((syncs["eventId"] >= 0) & (syncs["eventId"] != NO_EVENT)).tolist():
-        same = order[t["eventId"][order] == syncs["eventId"][sync]]
-        at = np.searchsorted(t["correlationId"][same], syncs["correlationId"][sync]) - 1
-        if at >= 0:
-            stream[sync] = t["streamId"][same[at]]
-            record[sync] = t["correlationId"][same[at]]
+    event, made = t["eventId"][order], t["correlationId"][order]
+    named = np.flatnonzero((syncs["eventId"] >= 0) & (syncs["eventId"] != NO_EVENT))
+    first = np.searchsorted(event, syncs["eventId"][named]).tolist()
+    last = np.searchsorted(event, syncs["eventId"][named], side="right").tolist()
+    for sync, begin, end in zip(named.tolist(), first, last, strict=True):
+        at = begin + int(np.searchsorted(made[begin:end], syncs["correlationId"][sync])) - 1
+        if at >= begin:
+            stream[sync] = t["streamId"][order[at]]
+            record[sync] = made[at]
     return stream, record
