@@ -30,15 +30,17 @@ SHORT_HANDOVER_NS, LONG_HANDOVER_NS = 70_000, 1_400_000
 
 
 def read_bursts(_before: Timeline, after: Timeline) -> Iterator[float]:
-    """Let a batch cost the least and the most that recorded bursts leave open.
+    """Let a batch cost the least and the most that recorded waits leave open.
 
-    Who asks for another number of workers has said how many made one: then nothing is.
+    Who asks for another number of workers has said how many made a burst: then the fewest did.
     """
     tasks, seen = after.graph.tasks, after.graph.state.loader
-    loads = is_in(tasks["kind"], "load")
-    if seen is None or not loads.any() or (seen.burst_ns and is_in(tasks["name"], LOAD).any()):
+    predicted = is_in(tasks["name"], LOAD, LOADED)
+    loads = is_in(tasks["kind"], "load") | predicted
+    if seen is None or not loads.any():
         return
-    for share in seen.slack:
+    least, most = seen.slack
+    for share in (max(least, 2 - most) if seen.burst_ns and predicted.any() else least, most):
         yield _replay_work(after, tasks["work_ns"].to_numpy() * np.where(loads, share, 1.0))
 
 

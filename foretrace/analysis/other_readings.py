@@ -54,6 +54,7 @@ def read_otherwise(before: Timeline, after: Timeline) -> dict[str, tuple[float, 
     state = after.graph.state
     codes = {doubt.code for doubt in state.doubts} | ({GAP_UNKNOWN} if state.gap_range else set())
     codes -= {MISSING} if state.period_spread is None else set()
+    codes |= {BURSTS} if state.loader and state.loader.slack != (1.0, 1.0) else set()
     codes |= {HANDOVER_HIDDEN} if state.loader and not state.loader.handover_seen else set()
     steps: dict[str, tuple[float, ...]] = {}
     for code, read in READINGS.items():

@@ -37,6 +37,10 @@ USUAL_WORKERS = 8
 """So many workers, or fewer, have most loaders whose number nobody counted."""
 FALLS_BEHIND = 0.05
 """Share of a step by which a device that is catching up falls behind in each."""
+ONE_WAIT = 0.15
+"""Share by which what one wait tells of a batch may be off."""
+SURE = 1.6
+"""So many standard deviations hold 9 of 10 values."""
 MATTERS = 0.1
 """Share of a step that what is not known of the loader must be worth before it is doubted."""
 
@@ -75,7 +79,7 @@ def infer_loader_workers(
     burst = find_burst(calls, steps) if cycle == 0 or cycle > steps.count else None
     if burst is not None:
         return _spread_burst(calls, burst, seen, workers)
-    off = 0.0 if cycle else _measure_unevenness(calls)
+    off = _measure_unevenness(calls, max(cycle, 1))
     seen = seen._replace(slack=(1 - off, 1 + off))
     doubts = _doubt_uneven(calls, off)
     return LoaderWorkers(load_from_calls(calls), max(cycle, 1), 0, seen, doubts)
@@ -88,7 +92,8 @@ def _spread_burst(
     every, *more = (workers,) if workers else burst.guess_workers()
     pace = round(burst.pace_ns(every))
     least = burst.pace_ns(more[-1]) / pace if more else 1.0
-    seen = seen._replace(burst_ns=burst.wait_ns, others_ns=burst.others_ns, slack=(least, 1.0))
+    slack = (least * (1 - ONE_WAIT), 1 + ONE_WAIT)
+    seen = seen._replace(burst_ns=burst.wait_ns, others_ns=burst.others_ns, slack=slack)
     loads = load_evenly(calls, pace)
     if 1 - least <= MATTERS:
         return LoaderWorkers(loads, 1, pace, seen)
@@ -102,10 +107,18 @@ def _spread_burst(
     return LoaderWorkers(loads, 1, pace, seen, (doubt,))
 
 
-def _measure_unevenness(calls: NextCalls) -> float:
-    """Return the share by which waits as uneven as these may make the mean step wrong."""
-    off = float(calls.took_ns.std()) / len(calls.took_ns) ** 0.5
-    return off / usual_pace(calls.end_ns)
+def _measure_unevenness(calls: NextCalls, cycle: int) -> float:
+    """Return the share by which waits as uneven as these may make the mean step wrong.
+
+    Calls a *cycle* apart differ by the chance of two; a mean of whole cycles has that of its calls.
+    """
+    took, calls_each = calls.took_ns, len(calls.took_ns) // cycle * cycle
+    if cycle == 1:
+        spread = float(took.std(ddof=1)) if len(took) > 1 else 0.0
+    else:
+        apart = took[cycle:] - took[:-cycle]
+        spread = float(np.sqrt((apart @ apart) / max(len(apart), 1) / 2))
+    return SURE * spread / max(calls_each, 1) ** 0.5 / usual_pace(calls.end_ns)
 
 
 def doubt_short_window(

@@ -209,6 +209,22 @@ def test_bursts_are_doubted_where_the_answer_rests_on_them(
     assert prediction.interval_ns[1] >= high * MS
 
 
+@pytest.mark.parametrize(
+    ("workers", "low", "high"), [(4, 8.5, 11.5), (0, 38.0, 50.0)], ids=["four", "none"]
+)
+def test_one_wait_leaves_open_what_a_batch_costs_workers_that_are_counted(
+    workers: int, low: float, high: float
+) -> None:
+    """40 ms, or 34, or 46: in as many workers as delivered it, or after 4 ms of training."""
+    what_if = f"dataloader(workers={workers}, recorded_workers=4)"
+    experiment = run_experiment(bursting((0.6, 1.15)), what_if)
+    prediction = predict(bursting((0.6, 1.15)), what_if)
+
+    steps = [step / MS for step in experiment.other_steps_ns["loader-bursts"]]
+    assert steps == pytest.approx([low, high])
+    assert [doubt.code for doubt in prediction.doubts] == ["loader-bursts"]
+
+
 def test_bursts_that_are_worth_little_are_not_doubted() -> None:
     """Batches that cost 5 % less are less than 10 % of the step."""
     assert predict(bursting((0.95, 1.0)), "faster_host(speedup=1)").doubts == ()

@@ -173,8 +173,8 @@ def test_single_burst_is_spread_over_the_steps_until_the_next() -> None:
     assert (guessed.pace_ns, counted.pace_ns) == (3_400_000, 2_950_000)
     assert set(guessed.loads.work_ns.tolist()) == {3_400_000}
     assert [doubt.code for doubt in guessed.doubts] == ["loader-bursts"]
-    assert guessed.seen.slack[0] == pytest.approx((1_150 + 9_000 / 8) / 3_400)
-    assert counted.seen.slack == (1, 1)
+    assert guessed.seen.slack == pytest.approx((0.85 * (1_150 + 9_000 / 8) / 3_400, 1.15))
+    assert counted.seen.slack == (0.85, 1.15)  # one wait does not show how waits vary
     assert "record 8 steps or more" in guessed.doubts[0].text
     assert counted.doubts == ()
 
@@ -251,16 +251,26 @@ def test_first_wait_of_a_job_is_the_start_of_its_loader() -> None:
     assert waits == [0, 1_150_000 + 9_000_000 // 4]
 
 
-def test_uneven_waits_are_doubted() -> None:
-    """They differ by milliseconds and do not repeat; even ones, and none at all, are not."""
-    codes = []
-    for took in ([900, 5_000, 150, 3_000, 8_000], [5_000, 5_010, 4_990], [150, 150, 150]):
-        events, host, steps = record(took)
-        workers = infer_loader_workers(events, host, steps, None)
-        assert workers is not None
-        codes.append([doubt.code for doubt in workers.doubts])
+@pytest.mark.parametrize(
+    ("took", "counted", "codes"),
+    [
+        ([900, 5_000, 150, 3_000, 8_000], None, ["loader-bursts"]),  # they do not repeat
+        ([5_000, 5_010, 4_990], None, []),
+        ([150, 150, 150], None, []),
+        ([2_000, 2_600, 1_500, 2_100], None, ["loader-bursts"]),  # 3.1 ms a step, 0.23 either way
+        ([150, 9_000, 150, 3_000, 150, 8_000], 2, ["loader-bursts"]),  # they repeat, unevenly
+        ([150, 9_000, 150, 9_000, 150, 9_100], 2, []),
+    ],
+)
+def test_uneven_waits_are_doubted(
+    took: Sequence[float], counted: int | None, codes: list[str]
+) -> None:
+    """So few waits, so uneven, leave the mean step open by more than a tenth in 1 of 10 cases."""
+    events, host, steps = record(took)
+    workers = infer_loader_workers(events, host, steps, counted)
 
-    assert codes == [["loader-bursts"], [], []]
+    assert workers is not None
+    assert [doubt.code for doubt in workers.doubts] == codes
 
 
 def test_several_calls_in_a_step_show_no_cycle() -> None:
