@@ -32,6 +32,8 @@ ALIKE = 0.05
 """Share by which steps with all their device events may differ from all steps."""
 RUN_AHEAD = 1.02
 """Device period over host period; beyond this the host is only filling the launch queue."""
+EVEN = 0.1
+"""Periods of a device that differ by less than this share show its pace."""
 OUTLIER = 2.0
 """A step this many times as long as the median one is named where it alone moves the mean."""
 MOVES = 0.1
@@ -124,8 +126,10 @@ def choose_window(
     device_starts = find_device_starts(starts, host, devices)[first : last + 1]
     device_ns = _mean_period(device_starts)
     measured, samples = host_ns, np.diff(span)
-    if device_ns > RUN_AHEAD * _mean_period(np.where(np.isfinite(device_starts), span, np.nan)):
-        steady = np.diff(device_starts[np.isfinite(device_starts)])
+    steady = np.diff(device_starts[np.isfinite(device_starts)])
+    same_steps = np.where(np.isfinite(device_starts), span, np.nan)
+    is_ahead = device_ns > RUN_AHEAD * _mean_period(same_steps)
+    if is_ahead or _waits_now_and_then(samples, steady):
         measured, samples = device_ns, steady.astype(np.int64)
         notes.append(RUNS_AHEAD)
     return StepWindow(
@@ -140,6 +144,12 @@ def choose_window(
         doubts=(*doubts, *(_doubt_outlier(steps, samples, first, begin) if cycle == 1 else ())),
         first=first,
     )
+
+
+def _waits_now_and_then(host_ns: Ints, device_ns: NDArray[np.float64]) -> bool:
+    """Tell whether the device does not feel a far longer step, as one in ten that reads a loss."""
+    is_long = len(device_ns) >= LEAST_STEPS and host_ns.max() > OUTLIER * np.median(host_ns)
+    return bool(is_long and np.ptp(device_ns) <= EVEN * device_ns.mean())
 
 
 def _doubt_rest(every: Ints, kept: Ints) -> list[Doubt]:

@@ -61,6 +61,31 @@ def test_device_sets_the_pace_while_the_host_runs_ahead() -> None:
     assert "the host runs ahead of the device" in chosen.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("idle_us", "measured", "doubts"),
+    [(10, 302, []), (100, 340, ["outlier-step"])],
+    ids=["hardly idle", "idle"],
+)
+def test_host_that_waits_now_and_then_does_not_set_the_pace(
+    idle_us: int, measured: float, doubts: list[str]
+) -> None:
+    """It takes 100 µs a step and 1,300 in the sixth, which reads a loss; kernels take 300.
+
+    The host has 340 µs on average; a device that is idle meanwhile feels it.
+    """
+    starts = [0, 100, 200, 300, 400, 500, 1_800, 1_900]
+    rows: list[Row] = []
+    for number, start in enumerate(starts):
+        rows.append(note(f"ProfilerStep#{number}", start, 90))
+        rows.append(call(start, 5, number))
+        begin = 300 * number + 10 + (idle_us if number >= 5 else 0)
+        rows.append(kernel(begin, 300, number))
+    chosen = window(rows)
+
+    assert chosen.measured_ns / 1e3 == pytest.approx(measured, rel=1e-4)
+    assert [doubt.code for doubt in chosen.doubts] == doubts
+
+
 def test_steps_that_lost_device_events_are_left_out() -> None:
     """Of 10 steps the 5th has no kernels; the longer run of good ones after it is kept."""
     rows = steps(11, 100, [call(0, 5, 1), kernel(10, 50, 1)])
