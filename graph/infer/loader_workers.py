@@ -16,6 +16,7 @@ from foretrace.graph.infer.next_calls import (
     are_alike,
     find_burst,
     find_cycle,
+    leave_out_warm_up,
     read_next_calls,
     usual_pace,
 )
@@ -112,13 +113,14 @@ def _measure_unevenness(calls: NextCalls, cycle: int) -> float:
 
     Calls a *cycle* apart differ by the chance of two; a mean of whole cycles has that of its calls.
     """
-    took, calls_each = calls.took_ns, len(calls.took_ns) // cycle * cycle
+    took = leave_out_warm_up(calls.took_ns)
+    whole = len(took) // cycle * cycle
     if cycle == 1:
         spread = float(took.std(ddof=1)) if len(took) > 1 else 0.0
     else:
         apart = took[cycle:] - took[:-cycle]
         spread = float(np.sqrt((apart @ apart) / max(len(apart), 1) / 2))
-    return SURE * spread / max(calls_each, 1) ** 0.5 / usual_pace(calls.end_ns)
+    return SURE * spread / max(whole, 1) ** 0.5 / usual_pace(calls.end_ns)
 
 
 def doubt_short_window(

@@ -163,8 +163,7 @@ def find_cycle(calls: NextCalls, steps: StepBounds, workers: int | None) -> int:
     took = _take_one_per_step(calls, steps)
     if took is None or len(took) <= 1:
         return 1
-    if len(took) >= MANY_CALLS:
-        took = took[len(took) // WARM_UP_SHARE :]
+    took = leave_out_warm_up(took)
     spread = int(np.ptp(took))
     if spread <= EVEN * usual_pace(steps.starts_ns):
         return 1
@@ -174,6 +173,11 @@ def find_cycle(calls: NextCalls, steps: StepBounds, workers: int | None) -> int:
         if repeats.all() and (workers or _is_alike(took, cycle)):
             return cycle
     return 0
+
+
+def leave_out_warm_up(took: Ints) -> Ints:
+    """Return the calls without the first third, where so many are known."""
+    return took[len(took) // WARM_UP_SHARE :] if len(took) >= MANY_CALLS else took
 
 
 def _is_alike(took: Ints, cycle: int) -> bool:

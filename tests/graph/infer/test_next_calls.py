@@ -260,6 +260,7 @@ def test_first_wait_of_a_job_is_the_start_of_its_loader() -> None:
         ([2_000, 2_600, 1_500, 2_100], None, ["loader-bursts"]),  # 3.1 ms a step, 0.23 either way
         ([150, 9_000, 150, 3_000, 150, 8_000], 2, ["loader-bursts"]),  # they repeat, unevenly
         ([150, 9_000, 150, 9_000, 150, 9_100], 2, []),
+        ([90_000, 150, 150, 3_000, 150, *[150, 2_000] * 5], None, []),  # the start of the loader
     ],
 )
 def test_uneven_waits_are_doubted(
