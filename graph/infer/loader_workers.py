@@ -80,7 +80,7 @@ def infer_loader_workers(
     burst = find_burst(calls, steps) if cycle == 0 or cycle > steps.count else None
     if burst is not None:
         return _spread_burst(calls, burst, seen, workers)
-    off = _measure_unevenness(calls, max(cycle, 1))
+    off = 0.0 if cycle == 1 else _measure_unevenness(calls, max(cycle, 1))
     seen = seen._replace(slack=(1 - off, 1 + off))
     doubts = _doubt_uneven(calls, off)
     return LoaderWorkers(load_from_calls(calls), max(cycle, 1), 0, seen, doubts)
