@@ -106,9 +106,10 @@ def count_outstanding(
         np.maximum.at(outstanding, call, ahead)
         np.maximum.at(level, call, int(ahead.max()))
     most = int(outstanding.max(initial=0))
-    is_usual = QUEUE_NEARLY <= most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers)
+    may_be_usual = most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers)
+    is_usual = may_be_usual and most >= QUEUE_NEARLY
     limit = None if is_usual else _find_level(host, outstanding, most)
-    if limit is None and most <= QUEUE_LIMIT + 1 and is_nvidia(events, host, makers):
+    if limit is None and may_be_usual:
         limit = QUEUE_LIMIT
     return LaunchQueue(outstanding, level, limit)
 

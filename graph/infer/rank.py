@@ -195,10 +195,7 @@ def infer_rank(
         untraced = find_untraced_waits(events, devices, host, waits, latency, stream_lags, causes)
     module, module_names = assign_modules(events, host)
     seen = rules.loader_edges and not stages
-    workers = infer_loader_workers(events, host, steps, _count_workers(trace)) if seen else None
-    if steps and workers:
-        device_starts = find_device_starts(steps.starts_ns, host, devices)
-        workers = doubt_short_window(workers, steps, device_starts, _count_workers(trace))
+    workers = _infer_workers(trace, events, host, devices, steps) if seen else None
     cycle = workers.cycle if workers else 1
     window = choose_window(steps, host, devices, common, cycle=cycle)
     if steps and workers and workers.pace_ns:
@@ -262,9 +259,20 @@ def _infer_threads(
     return infer_thread_roles(host, main, loaders, launches, fork_join=rules.fork_join)
 
 
-def _count_workers(trace: Trace) -> int | None:
-    """Return how many loader workers the recorder counted; ``None`` if it did not."""
-    return (trace.meta.loader or {}).get("workers") or None
+def _infer_workers(
+    trace: Trace,
+    events: Events,
+    host: HostTasks,
+    devices: DeviceTasks,
+    steps: StepBounds | None,
+) -> LoaderWorkers | None:
+    """Infer what loader workers deliver, with what so few steps leave open of it."""
+    counted = (trace.meta.loader or {}).get("workers") or None
+    workers = infer_loader_workers(events, host, steps, counted)
+    if steps is None or workers is None:
+        return workers
+    device_starts = find_device_starts(steps.starts_ns, host, devices)
+    return doubt_short_window(workers, steps, device_starts, counted)
 
 
 def _find_loads(
