@@ -99,11 +99,17 @@ DATA_ISSUES = (
         "info",
         "{n} operators ran differently in the step recorded for shapes: theirs are unknown",
     ),
-    Issue("cpu_taken_away", "info", "{n} % of the unprofiled steps other processes had the CPU"),
+    Issue(
+        "cpu_taken_away",
+        "info",
+        "{n} % of the unprofiled steps other processes had the CPU: stop them, or keep cores for "
+        "this job (taskset), and record again",
+    ),
     Issue(
         "probes_disagree",
         "info",
-        "the machine's rates before and after the recording differ by {n} %: it was not quiet",
+        "the machine's rates before and after the recording differ by {n} %: it was not quiet; "
+        "record again when nothing else runs",
     ),
 )
 """Every counter there is, in the order they are reported."""

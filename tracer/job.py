@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from foretrace.util.import_target import exit_text, first_line, load_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Job:
 
     ``step`` runs one whole iteration and takes no argument, or the batch when there is a
     ``loader``: fetching it is then part of the step. Everything else is optional and makes the
-    recording say more: ``model`` gives module names, ``optimizer`` its kind and size.
+    recording say more: ``model`` gives module names, ``optimizer``, one or a list of them, its
+    kind and size.
     ``batch_size`` counts samples per step. ``device`` is found out when it is ``None``.
     """
 
@@ -41,8 +44,10 @@ class Job:
             "batch_size must be a whole number from 1 on": size is not None
             and not (whole and size >= 1),
             "model must be a torch.nn.Module": not _is_a(self.model, "parameters", "modules"),
-            "optimizer must be a torch optimizer": not _is_a(self.optimizer, "param_groups")
-            and not _is_a(self.optimizer, "optimizer"),  # the latter wraps one
+            "optimizer must be a torch optimizer": not all(
+                hasattr(each, "param_groups") or hasattr(each, "optimizer")  # the latter wraps one
+                for each in optimizers_of(self.optimizer)
+            ),
             "loader must be iterable": not _is_a(self.loader, "__iter__"),
         }
         for mistake, is_made in mistakes.items():
@@ -61,10 +66,24 @@ class Job:
         return any(p.is_cuda for p in parameters) if parameters else torch.cuda.is_initialized()
 
 
-def runner(job: Job) -> Callable[[], None]:
+def optimizers_of(given: Any) -> tuple[Any, ...]:
+    """Return the optimizers that a job was *given*: none, one, or several.
+
+    >>> optimizers_of(None), optimizers_of("adam"), optimizers_of(["of D", "of G"])
+    ((), ('adam',), ('of D', 'of G'))
+    """
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def runner(
+    job: Job, fetching: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> Callable[[], None]:
     """Return a function that runs one iteration of *job*, fetching of the batch included.
 
-    A loader that runs out is started again, as a training loop does between epochs.
+    A loader that runs out is started again, as a training loop does between epochs. Batches are
+    fetched inside of what *fetching* gives.
     """
     batches = None if job.loader is None else _endless(job)
 
@@ -73,7 +92,9 @@ def runner(job: Job) -> Callable[[], None]:
             if batches is None:
                 job.step()
             else:
-                job.step(next(batches))
+                with fetching():
+                    batch = next(batches)
+                job.step(batch)
         except SystemExit as error:
             raise RecordError(
                 f"a step of {job.name!r} ended the program: {exit_text(error)}"
@@ -111,11 +132,8 @@ def load_job(target: str, **arguments: object) -> Job:
         it returns is no `Job`.
     """
     function = load_target(target, "job", RecordError)
-    if refused := [given for given in arguments if not accepts(function, given)]:
-        raise RecordError(
-            f"{target} takes no keyword {refused[0]}: let the function have {refused[0]}=... and "
-            "build the job accordingly"
-        )
+    for given in arguments:
+        check_accepts(target, given)
     try:
         job = function(**arguments)
     except RecordError:
@@ -129,6 +147,15 @@ def load_job(target: str, **arguments: object) -> Job:
     if not isinstance(job, Job):
         raise RecordError(f"{target} returned {type(job).__name__}: return a foretrace.Job")
     return job
+
+
+def check_accepts(target: str, keyword: str) -> None:
+    """Raise `RecordError` where the function that *target* names takes no such *keyword*."""
+    if not accepts(load_target(target, "job", RecordError), keyword):
+        raise RecordError(
+            f"{target} takes no keyword {keyword}: let the function have {keyword}=... and "
+            "build the job accordingly"
+        )
 
 
 def accepts(function: Callable[..., object], keyword: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ NOISE_LIMIT = 0.02  # above it a pair is inconclusive
 SETTLE_PER_WORKER = 4  # steps: twice the batches that a loader worker prefetches
 MANY_FAULTS_PER_STEP = 100.0
 LITTLE_CPU_PER_WALL = 0.98
+SCHEDULED = Path("/proc/thread-self/schedstat")
+"""Time on a core, time waiting for one, and turns, of the thread that reads it."""
 
 
 def trimmed_mean(values: Sequence[float]) -> float:
@@ -69,14 +72,17 @@ class Quality:
     cpu_ns: int = 0
     faults: int = 0
     switches: int = 0
+    delayed_ns: int = 0
 
     def block(self) -> Callable[[int], None]:
         """Start counting; call the result with the number of steps when they are over."""
         usage, cpu, wall = _usage(), time.process_time_ns(), time.perf_counter_ns()
+        delayed = _delayed_ns()
 
         def over(steps: int) -> None:
             self.wall_ns += time.perf_counter_ns() - wall
             self.cpu_ns += time.process_time_ns() - cpu
+            self.delayed_ns += _delayed_ns() - delayed
             faults, switches = _usage()
             self.faults += faults - usage[0]
             self.switches += switches - usage[1]
@@ -85,26 +91,30 @@ class Quality:
         return over
 
     def summary(self) -> dict[str, float]:
-        """Return faults and involuntary switches per step, and CPU time per wall time."""
+        """Return faults and involuntary switches per step, CPU time and delays per wall time."""
         steps, wall = max(self.steps, 1), max(self.wall_ns, 1)
         return {
             "steps": self.steps,
             "minor_faults_per_step": round(self.faults / steps, 1),
             "involuntary_switches_per_step": round(self.switches / steps, 2),
             "cpu_per_wall": round(self.cpu_ns / wall, 4),
+            "delayed_per_wall": round(self.delayed_ns / wall, 4),
         }
 
-    def warnings(self, *, on_cpu: bool) -> dict[str, int]:
+    def warnings(self, *, computes_only: bool, fits: bool = True) -> dict[str, int]:
         """Return what makes the times doubtful, by name; none on a quiet machine.
 
-        Waiting for a GPU or for loader workers is no disturbance: CPU time is judged *on_cpu* only.
+        Waiting for a GPU or for loader workers is no disturbance: CPU time is judged where the job
+        *computes_only*. Of others it is one that the thread was ready to run and had no core, if
+        all processes of the job have *fits* of their own.
         """
         doubts = {}
         summary = self.summary()
         if summary["minor_faults_per_step"] > MANY_FAULTS_PER_STEP:
             doubts["page_faults"] = round(summary["minor_faults_per_step"])
-        if on_cpu and self.steps and summary["cpu_per_wall"] < LITTLE_CPU_PER_WALL:
-            doubts["cpu_taken_away"] = round(100 * (1 - summary["cpu_per_wall"]))
+        lost = 1 - summary["cpu_per_wall"] if computes_only else summary["delayed_per_wall"]
+        if (computes_only or fits) and self.steps and lost > 1 - LITTLE_CPU_PER_WALL:
+            doubts["cpu_taken_away"] = round(100 * lost)
         return doubts
 
 
@@ -113,3 +123,11 @@ def _usage() -> tuple[int, int]:
 
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_minflt, usage.ru_nivcsw
+
+
+def _delayed_ns() -> int:
+    """Return for how long this thread was ready while others had the cores (Linux), in ns."""
+    try:
+        return int(SCHEDULED.read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretrace.errors import RecordError
+from foretrace.errors import RecordError, TraceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from foretrace.tracer.calibration.fake_run import JobChange
+    from foretrace.tracer.calibration.file import CalibrationRow, Where
 
 
 EACH_SECONDS = 0.2
@@ -106,15 +109,13 @@ def calibrate_job(
     from foretrace.tracer.calibration import file as calibration_file
     from foretrace.tracer.calibration.calibrate import calibrate as run
     from foretrace.tracer.calibration.calibrate import use_threads_of, where
-    from foretrace.tracer.calibration.changed_job import change_job
     from foretrace.tracer.job import load_job
     from foretrace.tracer.readers.load import load
     from foretrace.transforms.measured.calibration import calibration_path
-    from foretrace.transforms.scenario import parse_scenario
     from foretrace.util.atomic_write import check_writable
     from foretrace.util.progress import stage
 
-    wanted = [change_job(target, w.name, w.parameters) for w in parse_scenario(what_ifs)]
+    wanted = changes_to_time(target, what_ifs)
     recorded = load(trace)
     use_threads_of(recorded)
     job = load_job(target)
@@ -134,11 +135,10 @@ def calibrate_job(
             earlier=timing_cache.load(cache, here) if cache else None,
             keep=lambda timings: timing_cache.add(cache, here, timings) if cache else None,
         )
-    for line in found.left_out:
-        sys.stderr.write(f"foretrace: not timed: {line}\n")
-    if not any(row.change for row in found.rows):
+    _say_untimed(found.left_out)
+    rows = keep_readable(found.rows, found.where)
+    if not any(row.change for row in rows):
         raise RecordError(f"nothing of {', '.join(c.text for c in wanted)} could be timed")
-    rows = found.rows
     if path.exists():
         old, there = calibration_file.read(path)
         both = calibration_file.combine_rows(old, rows) if there == found.where else []
@@ -148,6 +148,52 @@ def calibrate_job(
         rows = both or rows
     calibration_file.write(rows, found.where, path)
     return path
+
+
+def changes_to_time(target: str, what_ifs: Sequence[str]) -> list[JobChange]:
+    """Return those of *what_ifs* that can be timed for the job *target*; say of the others why not.
+
+    Raises
+    ------
+    RecordError
+        None can.
+    """
+    from foretrace.tracer.calibration.changed_job import change_job
+    from foretrace.transforms.scenario import parse_scenario
+
+    wanted, refused = [], []
+    for what_if in parse_scenario(what_ifs):
+        try:
+            wanted.append(change_job(target, what_if.name, what_if.parameters))
+        except RecordError as error:
+            refused.append(error)
+    if not wanted:
+        raise refused[0]
+    _say_untimed(map(str, refused))
+    return wanted
+
+
+def keep_readable(rows: Sequence[CalibrationRow], where: Where) -> list[CalibrationRow]:
+    """Return *rows* without changes that a reader of the file would refuse; say which and why."""
+    from foretrace.tracer.calibration.file import pack
+    from foretrace.transforms.measured.calibration import read_calibration
+
+    own = [row for row in rows if not row.change]
+    kept = [*own]
+    for change in dict.fromkeys(row.change for row in rows if row.change):
+        new = [row for row in rows if row.change == change]
+        try:
+            read_calibration(pack([*own, *new], where))
+        except TraceError as error:
+            _say_untimed([f"{change}: {str(error).removeprefix('the calibration: ')}"])
+        else:
+            kept += new
+    return kept
+
+
+def _say_untimed(reasons: Iterable[str]) -> None:
+    for reason in dict.fromkeys(reasons):
+        sys.stderr.write(f"foretrace: not timed: {reason}\n")
 
 
 def merge_files(files: Sequence[Path], out: Path | None) -> str:

@@ -42,8 +42,10 @@ def record(
     step_ms = found.measured.step_ns / 1e6
     out = file_of_rank(out, process_rank())
     sys.stdout.write(f"wrote {out}: a step of {step_ms:.2f} ms, replayed {found.error:+.1%}\n")
-    said = (*map(str, found.doubts), *found.warnings, *sentences(disturbances(trace.meta.warnings)))
-    for text in dict.fromkeys(said):
+    doubted = list(map(str, found.doubts))
+    busy = sentences(disturbances(trace.meta.warnings))
+    new = [text for text in busy if not any(text in doubt for doubt in doubted)]
+    for text in dict.fromkeys((*doubted, *found.warnings, *new)):
         sys.stderr.write(f"foretrace: {text}\n")
 
 

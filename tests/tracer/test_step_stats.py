@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
+
+from foretrace.tracer import step_stats
 from foretrace.tracer.step_stats import Quality, neighbours_ratio, trimmed_mean
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_one_outlier_in_five_does_not_move_the_mean() -> None:
@@ -26,15 +34,36 @@ def test_a_quiet_block_gives_no_warning() -> None:
         "minor_faults_per_step": 5.0,
         "involuntary_switches_per_step": 0.5,
         "cpu_per_wall": 1.0,
+        "delayed_per_wall": 0.0,
     }
-    assert quality.warnings(on_cpu=True) == {}
+    assert quality.warnings(computes_only=True) == {}
 
 
 def test_faults_and_lost_cpu_are_named() -> None:
     """Waiting is a disturbance on a CPU only; page faults are one everywhere."""
     quality = Quality(steps=10, wall_ns=1000, cpu_ns=800, faults=5000)
-    assert quality.warnings(on_cpu=True) == {"page_faults": 500, "cpu_taken_away": 20}
-    assert quality.warnings(on_cpu=False) == {"page_faults": 500}
+    assert quality.warnings(computes_only=True) == {"page_faults": 500, "cpu_taken_away": 20}
+    assert quality.warnings(computes_only=False) == {"page_faults": 500}
+
+
+def test_waiting_for_a_core_is_a_disturbance_of_any_job_that_fits() -> None:
+    """A job with a loader waits for batches; that it waited for a core, others are the cause of."""
+    quality = Quality(steps=10, wall_ns=1000, cpu_ns=300, delayed_ns=250)
+    assert quality.warnings(computes_only=False) == {"cpu_taken_away": 25}
+    assert quality.warnings(computes_only=False, fits=False) == {}
+
+
+@pytest.mark.parametrize(("told", "delayed_ns"), [(None, 0), ("odd", 0), ("9 350 2", 350)])
+def test_how_long_a_thread_waited_is_known_where_the_system_says_it(
+    told: str | None, delayed_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second number; nothing where there is no such file, or another text in it."""
+    file = tmp_path / "schedstat"
+    if told is not None:
+        file.write_text(told, "ascii")
+    monkeypatch.setattr(step_stats, "SCHEDULED", file)
+
+    assert step_stats._delayed_ns() == delayed_ns
 
 
 def test_blocks_add_up() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.tracer.calibration.operator_log import Call
+    from foretrace.tracer.calibration.operator_call import Call
 
 NONE = -1
 SAME_SHAPES = 0.25

@@ -7,6 +7,7 @@ Where the operators stay, only segments are timed, as an optimizer's update (`se
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -36,14 +37,14 @@ from foretrace.tracer.recording.job_metadata import (
     describe_parameters,
     parameter_bytes,
 )
-from foretrace.tracer.recording.machine_probe import probe
+from foretrace.tracer.recording.machine_probe import cpu_name
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from foretrace.tracer.calibration.fake_run import JobChange
-    from foretrace.tracer.calibration.operator_log import Call, Key
+    from foretrace.tracer.calibration.operator_call import Call, Key
     from foretrace.tracer.job import Job
     from foretrace.tracer.trace import Trace
 
@@ -134,7 +135,7 @@ def use_threads_of(trace: Trace) -> None:
 def where(job: Job) -> Where:
     """Return on what *job* runs here."""
     is_cuda = job.uses_cuda
-    device = torch.cuda.get_device_name() if is_cuda else str(probe()["cpu"])
+    device = torch.cuda.get_device_name() if is_cuda else cpu_name()
     optimizer = describe_optimizer(job.optimizer) or {}
     model = parameter_bytes(describe_parameters(job.model))
     sizes = {"optimizer": optimizer.get("bytes"), "model": model}
@@ -148,6 +149,9 @@ def _log_after(
     """Return the operators after *change*; none, and the reason noted, if it cannot be built."""
     try:
         return operators_after(change, before, build)
+    except RecordError as error:
+        result.left_out.append(f"{change.text}: {error}")
+        return []
     except Exception as error:  # noqa: BLE001 - whatever the job's code and torch may raise
         result.left_out.append(f"{change.text}: {type(error).__name__}: {first_line(error)}")
         return []
@@ -183,9 +187,9 @@ def _bytes(call: Call) -> float:
 
 def _list_missing(clock: Stopwatch) -> list[str]:
     failures = clock.failures
-    missing = [f"{operator}: {why}" for (operator, _), why in failures.items()]
+    missing = Counter(f"{operator}: {why}" for (operator, _), why in failures.items())
     late = sum(not t.is_known for key, t in clock.timings.items() if key not in failures)
-    return missing + (
+    return [f"{text} ({count} times)" if count > 1 else text for text, count in missing.items()] + (
         [f"no time for {late} distinct operator(s); allow more seconds"] if late else []
     )
 

@@ -14,8 +14,8 @@ import torch
 
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration.fake_run import JobChange
-from foretrace.tracer.calibration.file import REPEATED, SEGMENTS
-from foretrace.tracer.job import Job, accepts, load_job
+from foretrace.tracer.calibration.file import SEGMENTS
+from foretrace.tracer.job import Job, accepts, check_accepts, load_job
 from foretrace.util.import_target import load_target
 
 if TYPE_CHECKING:
@@ -34,16 +34,23 @@ def change_job(target: str, name: str, parameters: Mapping[str, Any]) -> JobChan
         "amp": partial(_amp, target, str(parameters.get("dtype", "bf16"))),
         "batch_size": partial(load_job, target, batch_size=parameters.get("n")),
         "channels_last": partial(_channels_last, target),
-        REPEATED: partial(_accumulating, target, int(parameters.get("k", 1))),
         **dict.fromkeys(SEGMENTS, partial(load_job, target)),
     }
     if name not in builders:
         raise RecordError(f"{name} needs no calibration: it is for {', '.join(builders)}")
+    if name == "batch_size":
+        check_accepts(target, "batch_size")
     return JobChange(name, parameters, builders[name])
 
 
 def _amp(target: str, dtype: str) -> Job:
-    """Return the job with its steps under autocast; backward passes are not, as is the custom."""
+    """Return the job with its steps under autocast; backward passes are not, as is the custom.
+
+    A function that takes ``amp`` is asked for the job in that type: some jobs decide themselves
+    what runs under autocast.
+    """
+    if accepts(load_target(target, "job", RecordError), "amp"):
+        return load_job(target, amp=dtype)
     job = load_job(target)
     kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -78,14 +85,3 @@ def _channels_last(target: str) -> Job:
         raise RecordError(f"{target} names no model: give Job(model=...)")
     job.model.to(memory_format=torch.channels_last)
     return job
-
-
-def _accumulating(target: str, times: int) -> Job:
-    """Return the job with *times* passes a step; without data its optimizer is left out anyway."""
-    job = load_job(target)
-
-    def step(*batch: Any) -> None:
-        for _ in range(times):
-            job.step(*batch)
-
-    return replace(job, step=step)

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_map
 
+from foretrace.errors import RecordError
 from foretrace.tracer.calibration.align_calls import NONE, align
 from foretrace.tracer.calibration.fake_tensors import without_data
 from foretrace.tracer.calibration.file import REPEATED
-from foretrace.tracer.calibration.operator_log import Call, Operand, log_step
+from foretrace.tracer.calibration.operator_call import Call, Operand
+from foretrace.tracer.calibration.operator_log import log_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 NORM_BACKWARD, STATISTICS = "aten::native_batch_norm_backward", 5
 """Without data torch says that the saved statistics, from this operand on, have the type of the
 input; in reality they keep their own."""
+
+
+WHY_NOTHING_CHANGES = {
+    "amp": "the job decides itself what runs under autocast; let the function have amp=..., and "
+    "build the job in that type",
+    "batch_size": "the job has as many samples already, or its function does not use batch_size",
+    "channels_last": "nothing that the job works on has another layout",
+}
 
 
 @dataclass(frozen=True)
@@ -80,12 +90,19 @@ def operators_after(
 
     The job as it is, is built without data too: in what both lack or have in excess over a real
     run, the change has no part.
+
+    Raises
+    ------
+    RecordError
+        A step failed, or it runs the same operators as before.
     """
     with without_data():
-        twin = log_step(build(), is_real=False)
-        after = log_step(change.build(), is_real=False)
+        twin = log_step(build(), is_real=False, before=before)
+        after = log_step(change.build(), is_real=False, before=before)
     if change.name == REPEATED:
         return _find_added(twin, after, int(change.parameters["k"]))
+    if [call.key for call in after] == [call.key for call in twin]:
+        raise RecordError(f"it changes no operator: {WHY_NOTHING_CHANGES[change.name]}")
     to_real = align(before, twin)
     placed = []
     for call, of_twin in zip(after, align(twin, after), strict=True):

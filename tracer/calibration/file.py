@@ -28,12 +28,13 @@ BEFORE, AFTER, SEGMENT = "before", "after", "segment"
 REPLACED = ("amp", "batch_size", "channels_last")
 """Changes that put other operators in the place of the job's own."""
 REPEATED = "gradient_accumulation"
+"""Of it earlier versions timed what is added."""
 UPDATED = "fused_optimizer"
 CHECKPOINTED = "activation_checkpoint"
 HANDED_OVER = "dataloader"
 SEGMENTS = (UPDATED, CHECKPOINTED, HANDED_OVER)
 """Changes whose operators stay: whole segments are timed."""
-KNOWN = (*REPLACED, REPEATED, *SEGMENTS)
+KNOWN = (*REPLACED, *SEGMENTS)
 """Changes that calibration is for."""
 
 
@@ -106,6 +107,11 @@ class Where:
 
 def write(rows: Sequence[CalibrationRow], where: Where, path: Path) -> None:
     """Write *rows* to *path*, whole or not at all."""
+    write_atomically(path, pack(rows, where))
+
+
+def pack(rows: Sequence[CalibrationRow], where: Where) -> bytes:
+    """Return the content of a file of *rows*."""
     import pyarrow as pa
 
     types = {"int": pa.int32(), "float": pa.float64(), "str": pa.string()}
@@ -113,7 +119,7 @@ def write(rows: Sequence[CalibrationRow], where: Where, path: Path) -> None:
         f.name: pa.array([getattr(row, f.name) for row in rows], types[str(f.type)])
         for f in fields(CalibrationRow)
     }
-    write_atomically(path, pack_table(pa.table(columns), asdict(where)))
+    return pack_table(pa.table(columns), asdict(where))
 
 
 def pack_table(table: pa.Table, described: dict[str, Any]) -> bytes:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._pytree import tree_map
 
-from foretrace.tracer.calibration.operator_log import Operand
+from foretrace.tracer.calibration.operator_call import Operand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.tracer.calibration.operator_log import Call
+    from foretrace.tracer.calibration.operator_call import Call
 
 ALIGNMENT = 64
 RNN_BACKWARD = "aten::mkldnn_rnn_layer_backward"

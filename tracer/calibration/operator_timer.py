@@ -21,12 +21,13 @@ from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.calibration.inputs import Inputs
 from foretrace.tracer.recording.profiler_window import ProfilerWindow
 from foretrace.tracer.timing import subtract_absence, watch_core
+from foretrace.util.import_target import first_line
 from foretrace.util.progress import stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from foretrace.tracer.calibration.operator_log import Call, Key
+    from foretrace.tracer.calibration.operator_call import Call, Key
 
 RUNS = 7
 LONG_NS = 15_000_000
@@ -132,7 +133,7 @@ class Stopwatch:
                     bench.is_warm = True
                 bench.away_ns = self._once(bench.call, mark=f"{MARK}{len(ran) - 1}")
             except (RuntimeError, ValueError, TypeError, NotImplementedError, IndexError) as error:
-                bench.why_not = (str(error).splitlines() or [type(error).__name__])[0]
+                bench.why_not = first_line(error).split(". ")[0] or type(error).__name__
 
     def _once(self, call: Call, mark: str = "foretrace::warm") -> int:
         """Run *call* from cold caches; return how long others had the core meanwhile, in ns."""

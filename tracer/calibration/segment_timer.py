@@ -10,6 +10,7 @@ import copy
 import inspect
 import math
 import time
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from foretrace.errors import RecordError
 from foretrace.tracer.calibration.file import Timing
 from foretrace.tracer.calibration.operator_timer import spread
-from foretrace.tracer.job import runner
+from foretrace.tracer.job import optimizers_of, runner
 from foretrace.tracer.timing import subtract_absence, watch_core
 
 if TYPE_CHECKING:
@@ -39,23 +40,29 @@ CHECKPOINT_RUNS = 25
 
 
 def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
-    """Time one update of *job*'s optimizer as it is, under "", and as each of *kinds*.
+    """Time one update of *job*'s optimizers as they are, under "", and as each of *kinds*.
 
-    Runs one step of the job, for its gradients.
+    Runs one step of the job, for its gradients. Of several optimizers those are timed, one after
+    the other, that have all *kinds*.
 
     Raises
     ------
     RecordError
-        There is no optimizer, it has no gradients, or its class has no such kind.
+        There is no optimizer, it has no gradients, or none has such kinds.
     """
-    optimizer = getattr(job.optimizer, "optimizer", job.optimizer)  # some wrap the real one
-    if optimizer is None:
+    given = [getattr(one, "optimizer", one) for one in optimizers_of(job.optimizer)]
+    if not given:  # some wrap the real one
         raise RecordError(f"{job.name!r} names no optimizer: give Job(optimizer=...)")
-    gradients = _gradients(job, optimizer)
-    wanted = {AS_IT_IS: {}, **{kind: _flags(optimizer, kind) for kind in kinds}}
-    copies = {kind: _copy(optimizer, gradients, flags) for kind, flags in wanted.items()}
+    optimizers = [one for one in given if all(_has(one, kind) for kind in kinds)]
+    if not optimizers:
+        _flags(given[0], next(kind for kind in kinds if not _has(given[0], kind)))
+    gradients = _gradients(job, optimizers)
+    copies = {
+        kind: [_copy(one, gradients, _flags(one, kind) if kind else {}) for one in optimizers]
+        for kind in (AS_IT_IS, *kinds)
+    }
     return _time_in_turn(
-        {kind: new.step for kind, new in copies.items()},
+        {kind: partial(_step_all, new) for kind, new in copies.items()},
         RUNS,
         FLUSH_BYTES,
         _device(gradients.values()),
@@ -63,37 +70,49 @@ def update_times(job: Job, kinds: Sequence[str]) -> dict[str, Timing]:
     )
 
 
-def _touch_as_backward(optimizer: Any) -> None:
+def _step_all(optimizers: Sequence[Any]) -> None:
+    for each in optimizers:
+        each.step()
+
+
+def _touch_as_backward(optimizers: Sequence[Any]) -> None:
     """Touch weights and gradients in the order in which backward does: the last are in cache."""
+    groups = [group for one in optimizers for group in one.param_groups]
     with torch.no_grad():
-        for group in reversed(optimizer.param_groups):
-            for parameter in reversed(group["params"]):
-                if parameter.grad is not None:
-                    parameter.sum()
-                    parameter.grad.mul_(1)
+        for parameter in (p for group in reversed(groups) for p in reversed(group["params"])):
+            if parameter.grad is not None:
+                parameter.sum()
+                parameter.grad.mul_(1)
+
+
+def _has(optimizer: Any, kind: str) -> bool:
+    """Tell whether the class of *optimizer* has the form *kind*."""
+    parameters = inspect.signature(type(optimizer)).parameters
+    wanted = FLAGS.get(kind, {})
+    return kind == "loop" or any(value and name in parameters for name, value in wanted.items())
 
 
 def _flags(optimizer: Any, kind: str) -> dict[str, bool]:
-    parameters = inspect.signature(type(optimizer)).parameters
-    wanted = FLAGS.get(kind, {})
-    if not any(value and name in parameters for name, value in wanted.items()) and kind != "loop":
+    if not _has(optimizer, kind):
         raise RecordError(f"{type(optimizer).__name__} has no form {kind!r}")
-    return {name: value for name, value in wanted.items() if name in parameters}
+    parameters = inspect.signature(type(optimizer)).parameters
+    return {name: value for name, value in FLAGS.get(kind, {}).items() if name in parameters}
 
 
-def _gradients(job: Job, optimizer: Any) -> dict[Any, torch.Tensor]:
-    """Return a copy of the gradients that *optimizer* finds in a step, by parameter."""
+def _gradients(job: Job, optimizers: Sequence[Any]) -> dict[Any, torch.Tensor]:
+    """Return a copy of the gradients that *optimizers* find in a step, by parameter."""
     gradients: dict[Any, torch.Tensor] = {}
 
-    def keep(*_arguments: Any) -> None:
+    def keep(optimizer: Any, *_arguments: Any) -> None:
         for group in optimizer.param_groups:
             gradients.update({p: p.grad.clone() for p in group["params"] if p.grad is not None})
 
-    hook = optimizer.register_step_pre_hook(keep)
+    hooks = [optimizer.register_step_pre_hook(keep) for optimizer in optimizers]
     try:
         runner(job)()
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
     if not gradients:
         raise RecordError(f"the optimizer of {job.name!r} was not called, or found no gradients")
     return gradients
@@ -141,7 +160,7 @@ def _time_in_turn(
     runs: int,
     flush_bytes: int,
     device: str,
-    before: Callable[[str], None] = lambda _name: None,
+    before: Callable[[str], object] = lambda _name: None,
 ) -> dict[str, Timing]:
     """Run each form in turn, after a warm run, the caches emptied and *before* called each time."""
     flush = torch.ones(flush_bytes // 4, device=device)

@@ -6,18 +6,23 @@ Comes out: plain dictionaries, as `TraceMeta` keeps them.
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.recording.machine_probe import DISAGREEMENT_LIMIT, probe_again
+from foretrace.tracer.job import optimizers_of
+from foretrace.tracer.recording.machine_probe import DISAGREEMENT_LIMIT, cores, probe_again
 from foretrace.tracer.recording.optimizer_timer import OPTIMIZER_TIMES
 from foretrace.tracer.recording.process_rank import process_rank
 
 if TYPE_CHECKING:
     from foretrace.tracer.job import Job
     from foretrace.tracer.recording.recorder import Recorder
+
+ALLOCATOR = "allocator"
+"""In `TraceMeta.extra`: settings of the allocator, where the environment has some."""
 
 FETCHES = 8
 FETCH_LIMIT_NS = 2_000_000_000
@@ -37,7 +42,7 @@ def describe_recording(recorder: Recorder) -> dict[str, Any]:
         "unprofiled_step_ns": list(recorder.plain_ns),
         "profiled_step_ns": list(recorder.profiled_ns),
         "warnings": {
-            **recorder.quality.warnings(on_cpu=_computes_only(job)),
+            **recorder.quality.warnings(computes_only=_computes_only(job), fits=_fits(job)),
             **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
             **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
         },
@@ -45,6 +50,7 @@ def describe_recording(recorder: Recorder) -> dict[str, Any]:
             "quality": recorder.quality.summary(),
             **({OPTIMIZER_TIMES: recorder.optimizer_ns} if recorder.optimizer_ns else {}),
             "job": job.name,
+            **({ALLOCATOR: settings} if (settings := allocator_settings()) else {}),
             "blocks": [[block.kind, block.steps] for block in recorder.blocks],
             "parameters": describe_parameters(job.model),
             "buffers": describe_buffers(job.model),
@@ -57,6 +63,19 @@ def _computes_only(job: Job) -> bool:
     return not job.uses_cuda and job.loader is None and process_rank() is None
 
 
+def _fits(job: Job) -> bool:
+    """Tell whether there is a core for each thread and loader worker of *job*."""
+    import torch
+
+    busy = torch.get_num_threads() + int(getattr(job.loader, "num_workers", 0))
+    return process_rank() is None and busy <= cores()
+
+
+def allocator_settings() -> dict[str, str]:
+    """Return what the environment sets of the allocator: it decides how often pages are fetched."""
+    return {name: value for name, value in os.environ.items() if name.startswith("MALLOC_")}
+
+
 def framework() -> str:
     """Return name and version of the framework."""
     import torch
@@ -65,13 +84,30 @@ def framework() -> str:
 
 
 def describe_optimizer(optimizer: Any) -> dict[str, Any] | None:
-    """Return name, kind, sizes and memory passes of *optimizer*; ``None`` without one.
+    """Return name, kind, sizes and memory passes of *optimizer*, one or several; ``None`` without.
 
     ``state_passes`` counts how often an update that touches everything once moves as many bytes as
     the parameters have: read parameter, gradient and each state, write parameter and each state.
     Adam keeps two states of the parameters' size: 7 passes; SGD with momentum one: 5.
+    Of several optimizers sizes are sums, passes the mean over their bytes, and ``each`` lists them.
     Call it after a step: before that there is no state.
     """
+    found = [one for one in map(_describe_one, optimizers_of(optimizer)) if one is not None]
+    if len(found) < 2:  # noqa: PLR2004 - one stands for itself
+        return found[0] if found else None
+    size = sum(one["bytes"] for one in found)
+    moved = sum(one["bytes"] * one["state_passes"] for one in found)
+    kinds = {one["kind"] for one in found}
+    return {
+        "name": " + ".join(one["name"] for one in found),
+        "kind": kinds.pop() if len(kinds) == 1 else "mixed",
+        **{sizes: sum(one[sizes] for one in found) for sizes in ("parameters", "tensors", "bytes")},
+        "state_passes": round(moved / size) if size else found[0]["state_passes"],
+        "each": found,
+    }
+
+
+def _describe_one(optimizer: Any) -> dict[str, Any] | None:
     while hasattr(getattr(optimizer, "optimizer", None), "param_groups"):
         optimizer = optimizer.optimizer  # frameworks wrap it
     groups = getattr(optimizer, "param_groups", None)

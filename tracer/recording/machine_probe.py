@@ -1,28 +1,33 @@
 """What this machine can do: cores, matrix product and memory rates, measured in a few seconds.
 
 Comes out: one dictionary, as `TraceMeta.machine` keeps it. Rates are those of the CPU at the
-number of threads that torch uses now, since that is what the job gets.
+number of threads that torch uses now, since that is what the job gets. A process of its own
+measures them (`machine_rates`): the large buffers that it frees would teach the allocator of the
+job's process to keep memory, and its steps would lack the page faults of a plain run.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
+import subprocess
+import sys
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.recording.matmul_probe import product_rates
-from foretrace.tracer.timing import quick_ns
+from foretrace.errors import RecordError
+from foretrace.tracer.child_process import measuring_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGE_BYTES = 64 << 20
-UPDATE_BYTES = 16 << 20
-ADAM_PASSES = 7
 DISAGREEMENT_LIMIT = 0.15
 """Two probes around a recording that differ by more (share) show a machine that was not quiet."""
+
+PATIENCE_S = 300.0
+MODULE = "foretrace.tracer.recording.machine_rates"
 
 
 def probe() -> dict[str, Any]:
@@ -74,21 +79,19 @@ def _measure_rates(turn: int) -> dict[str, Any]:
 
 @functools.cache
 def _rates(usable: int, threads: int, turn: int) -> dict[str, Any]:  # noqa: ARG001 - the cache's key
-    import torch
-
-    with torch.random.fork_rng(devices=[]):  # the job's random numbers stay its own
-        rates = {
-            "fp32_gflops": _linear_gflops(torch.float32),
-            "bf16_gflops": _linear_gflops(torch.bfloat16),
-            "conv_fp32_gflops": _conv_gflops(torch.float32),
-            "conv_bf16_gflops": _conv_gflops(torch.bfloat16),
-            **_memory_rates(),
-            "update_gbps": _update_gbps(),
-        }
-        return {
-            **{name: round(rate, 2) for name, rate in rates.items()},
-            "products": product_rates(),
-        }
+    """Return what a process of its own measures with so many *threads*."""
+    command = [sys.executable, "-m", MODULE, str(threads), str(os.getpid())]
+    environment = measuring_environment(cpu=False)
+    try:
+        done = subprocess.run(  # noqa: S603 - our own module
+            command, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment
+        )
+        rates: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        told = str(getattr(error, "stderr", None) or error).strip().splitlines()
+        why = told[-1] if told else type(error).__name__
+        raise RecordError(f"the machine's rates could not be measured: {why}") from error
+    return rates
 
 
 def _describe_machine(rates: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def _describe_machine(rates: dict[str, Any]) -> dict[str, Any]:
     return {
         "cores": cores(),
         "threads": torch.get_num_threads(),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         **rates,
         "has_bf16": rates["bf16_gflops"] > rates["fp32_gflops"],
@@ -124,53 +127,8 @@ def _leaves(rates: Any) -> Iterator[float]:
         yield rates
 
 
-def _linear_gflops(dtype: Any, size: int = 320) -> float:
-    """Rate of x @ w.T and of the two products its backward needs, as GFLOP/s."""
-    import torch
-
-    x, w = (torch.randn(size, size, dtype=dtype) for _ in range(2))
-
-    def run() -> None:
-        y = torch.nn.functional.linear(x, w)
-        torch.mm(y, w)
-        torch.mm(y.t(), x)
-
-    return 3 * 2 * size**3 / quick_ns(run)
-
-
-def _conv_gflops(dtype: Any, channels: int = 32, image: int = 24) -> float:
-    """Rate of a 3x3 convolution, forward and backward, as GFLOP/s."""
-    import torch
-
-    layer = torch.nn.Conv2d(channels, channels, 3, padding=1, dtype=dtype)
-    x = torch.randn(4, channels, image, image, dtype=dtype, requires_grad=True)
-    flops = 3 * 2 * 4 * image**2 * 9 * channels**2
-    return flops / quick_ns(lambda: layer(x).backward(torch.ones_like(x)))
-
-
-def _memory_rates() -> dict[str, float]:
-    import torch
-
-    a, b = (torch.ones(LARGE_BYTES // 4) for _ in range(2))
-    half = torch.empty(LARGE_BYTES // 4, dtype=torch.bfloat16)
-    return {
-        "copy_gbps": 2 * LARGE_BYTES / quick_ns(lambda: b.copy_(a)),
-        "add_gbps": 3 * LARGE_BYTES / quick_ns(lambda: b.add_(a)),
-        "cast_gbps": 1.5 * LARGE_BYTES / quick_ns(lambda: half.copy_(a)),
-    }
-
-
-def _update_gbps() -> float:
-    """Rate at which a fused optimizer streams parameters, gradients and two states."""
-    import torch
-
-    weights = torch.nn.Parameter(torch.ones(UPDATE_BYTES // 4))
-    weights.grad = torch.ones_like(weights)
-    optimizer = torch.optim.Adam([weights], fused=True)
-    return ADAM_PASSES * UPDATE_BYTES / quick_ns(optimizer.step)
-
-
-def _cpu_name() -> str:
+def cpu_name() -> str:
+    """Return what the processor is called."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - no path is built
             return next(

@@ -20,6 +20,8 @@ PRODUCT_SIZES = ((128, 96), (128, 512), (16, 2048))
 CONV_SIZES = ((96, 4), (32, 16), (12, 64))
 """Channels and image side of a 3x3 convolution of 4 images: from late to early in a network."""
 IMAGES, KERNEL = 4, 3
+FORMS = {"": CONV_SIZES, "pointwise_": CONV_SIZES[::2], "depthwise_": CONV_SIZES[::2]}
+"""Convolutions: 3x3 over all channels, 1x1, and 3x3 of each channel by itself."""
 
 ATTENTION = (2, 4, 64, 32)
 """Samples, heads, sequence and head dimension of a fused attention."""
@@ -30,7 +32,8 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
 
     Kinds: ``linear`` (x @ w.T), ``input_gradient`` (y @ w) and ``weight_gradient`` (y.T @ x), whose
     size is the number of columns of the result's right operand; ``conv`` and ``conv_backward``,
-    whose size is the number of output pixels; ``attention``, forward and backward, whose size is
+    also pointwise and depthwise, whose size is the number of output pixels; ``attention``,
+    forward and backward, whose size is
     its sequence.
     """
     import torch
@@ -42,10 +45,9 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
             for kind, run in _products(rows, side, dtype).items():
                 rate = 2 * rows * side**2 / quick_ns(run)
                 rates.setdefault(kind, {}).setdefault(precision, []).append([side, rate])
-        for channels, image in CONV_SIZES:
-            forward = 2 * IMAGES * image**2 * channels**2 * KERNEL**2
-            for kind, (run, times) in _convolutions(channels, image, dtype).items():
-                rate = times * forward / quick_ns(run)
+        for form, (channels, image) in [(f, size) for f, sizes in FORMS.items() for size in sizes]:
+            for kind, (run, work) in _convolutions(form, channels, image, dtype).items():
+                rate = work / quick_ns(run)
                 rates.setdefault(kind, {}).setdefault(precision, []).append([image**2, rate])
         samples, heads, sequence, width = ATTENTION
         flops = 3 * 4 * samples * heads * sequence**2 * width
@@ -71,22 +73,28 @@ def _products(rows: int, side: int, dtype: Any) -> dict[str, Callable[[], object
 
 
 def _convolutions(
-    channels: int, image: int, dtype: Any
-) -> dict[str, tuple[Callable[[], object], int]]:
-    """Return a convolution's forward and its backward, which makes two products of its size."""
+    form: str, channels: int, image: int, dtype: Any
+) -> dict[str, tuple[Callable[[], object], float]]:
+    """Return a convolution's forward and its backward of two such products, with their flops."""
     import torch
 
+    side = 1 if form == "pointwise_" else KERNEL
+    groups = channels if form == "depthwise_" else 1
     x = torch.randn(IMAGES, channels, image, image, dtype=dtype)
-    w = torch.randn(channels, channels, KERNEL, KERNEL, dtype=dtype)
-    pad = [KERNEL // 2] * 2
-    y = torch.nn.functional.conv2d(x, w, padding=pad)
+    w = torch.randn(channels, channels // groups, side, side, dtype=dtype)
+    pad = [side // 2] * 2
+    y = torch.nn.functional.conv2d(x, w, padding=pad, groups=groups)
     backward = torch.ops.aten.convolution_backward
     both = [True, True, False]
+    work = 2.0 * IMAGES * image**2 * w.numel()
     return {
-        "conv": (lambda: torch.nn.functional.conv2d(x, w, padding=pad), 1),
-        "conv_backward": (
-            lambda: backward(y, x, w, None, [1, 1], pad, [1, 1], False, [0, 0], 1, both),
-            2,
+        f"{form}conv": (
+            lambda: torch.nn.functional.conv2d(x, w, padding=pad, groups=groups),
+            work,
+        ),
+        f"{form}conv_backward": (
+            lambda: backward(y, x, w, None, [1, 1], pad, [1, 1], False, [0, 0], groups, both),
+            2 * work,
         ),
     }
 

@@ -21,18 +21,19 @@ class Updates:
     def __init__(self) -> None:
         """Start with none."""
         self._spans: list[tuple[int, int]] = []
-        self._began = 0
+        self._began: list[int] = []
 
     @contextmanager
-    def watch(self, optimizer: Any) -> Iterator[None]:
-        """Note every update of *optimizer* while this is open; a wrapped one is found."""
-        inner = getattr(optimizer, "optimizer", optimizer)
-        if not hasattr(inner, "register_step_pre_hook"):
-            yield
-            return
+    def watch(self) -> Iterator[None]:
+        """Note every update of any optimizer of this process while this is open."""
+        from torch.optim.optimizer import (
+            register_optimizer_step_post_hook,
+            register_optimizer_step_pre_hook,
+        )
+
         hooks = [
-            inner.register_step_pre_hook(self._begin),
-            inner.register_step_post_hook(self._end),
+            register_optimizer_step_pre_hook(self._begin),
+            register_optimizer_step_post_hook(self._end),
         ]
         try:
             yield
@@ -45,7 +46,7 @@ class Updates:
 
         Empty where there was no update at all.
         """
-        spans, self._spans = self._spans, []
+        spans, self._spans, self._began = self._spans, [], []
         return [
             sum(end - begin for begin, end in spans if start <= begin < stop)
             for start, stop in pairwise(stamps)
@@ -53,7 +54,9 @@ class Updates:
         ]
 
     def _begin(self, *_step: Any) -> None:
-        self._began = time.perf_counter_ns()
+        self._began.append(time.perf_counter_ns())
 
     def _end(self, *_step: Any) -> None:
-        self._spans.append((self._began, time.perf_counter_ns()))
+        began = self._began.pop()
+        if not self._began:  # an optimizer may step another one
+            self._spans.append((began, time.perf_counter_ns()))

@@ -103,7 +103,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         """Begin the first block."""
-        self._watch.enter_context(self._updates.watch(self.job.optimizer))
+        self._watch.enter_context(self._updates.watch())
         self._begin()
         return self
 

@@ -23,7 +23,8 @@ from foretrace.tracer.calibration.fake_run import JobChange  # noqa: E402
 from foretrace.tracer.calibration.fake_tensors import without_data  # noqa: E402
 from foretrace.tracer.calibration.inputs import Inputs  # noqa: E402
 from foretrace.tracer.calibration.loader_handoff import handover_time  # noqa: E402
-from foretrace.tracer.calibration.operator_log import Call, Operand, log_step  # noqa: E402
+from foretrace.tracer.calibration.operator_call import Call, Operand  # noqa: E402
+from foretrace.tracer.calibration.operator_log import log_step  # noqa: E402
 from foretrace.tracer.calibration.operator_timer import Stopwatch  # noqa: E402
 from foretrace.tracer.calibration.segment_timer import checkpoint_times, update_times  # noqa: E402
 
@@ -302,6 +303,38 @@ def test_a_form_that_an_optimizer_lacks_is_refused() -> None:
         update_times(Job(print), ["fused"])
     with pytest.raises(RecordError, match="was not called"):
         update_times(Job(list, optimizer=build().optimizer), ["fused"])
+
+
+def test_of_several_optimizers_those_with_the_form_are_timed() -> None:
+    """Sparse gradients have no fused update: what the others take is compared."""
+    words, head = torch.nn.Embedding(8, 4, sparse=True), torch.nn.Linear(4, 2)
+    rare = torch.optim.SparseAdam(words.parameters())
+    usual = torch.optim.Adam(head.parameters())
+
+    def step() -> None:
+        head(words(torch.tensor([1, 2]))).sum().backward()
+        rare.step()
+        usual.step()
+
+    job = Job(step, optimizer=[rare, usual])
+
+    assert set(update_times(job, ["fused"])) == {"", "fused"}
+    with pytest.raises(RecordError, match="SparseAdam has no form 'fused'"):
+        update_times(Job(step, optimizer=rare), ["fused"])
+
+
+def test_an_optimizer_that_the_job_does_not_name_is_no_forward() -> None:
+    """Its update is left out of the log, with data and without."""
+    head = torch.nn.Linear(4, 2)
+    usual = torch.optim.Adam(head.parameters(), foreach=False)
+
+    def step() -> None:
+        head(torch.ones(3, 4)).sum().backward()
+        usual.step()
+
+    job = Job(step)
+
+    assert "aten::addcdiv_" not in {call.operator for call in log_step(job, is_real=True)}
 
 
 def test_segments_stand_beside_the_operators() -> None:

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.tracer.recording import machine_probe as probe_module
 from foretrace.tracer.recording.job_metadata import (
     describe_loader,
     describe_optimizer,
     tensor_bytes,
 )
-from foretrace.tracer.recording.machine_probe import cores, probe, probe_again
 from foretrace.tracer.recording.module_ranges import annotate_modules
 
 if TYPE_CHECKING:
@@ -121,32 +119,3 @@ def test_a_model_that_calls_itself_keeps_its_ranges_in_order() -> None:
         assert count == 0
     with annotate_modules(None) as count:
         assert count == 0
-
-
-def test_the_probe_measures_every_rate() -> None:
-    """All rates are positive, and a second call costs nothing and says the same."""
-    found = probe()
-    rates = [v for k, v in found.items() if k.endswith(("gflops", "gbps"))]
-    assert len(rates) == 8
-    assert min(rates) > 0
-    assert found["cores"] == cores()
-    assert found == probe()
-
-
-def test_a_second_probe_keeps_the_faster_rates() -> None:
-    """No rate is below the first measurement's, and both are compared."""
-    first = probe()
-    both, off = probe_again()
-    assert all(both[k] >= v for k, v in first.items() if k.endswith(("gflops", "gbps")))
-    assert both["products"]["linear"]["fp32"][0][0] == first["products"]["linear"]["fp32"][0][0]
-    assert off >= 0
-
-
-def test_probing_leaves_random_numbers_alone() -> None:
-    """A recorded job draws what it would have drawn."""
-    probe_module._rates.cache_clear()
-    torch.manual_seed(1)
-    expected = torch.rand(1)
-    torch.manual_seed(1)
-    probe()
-    assert torch.equal(torch.rand(1), expected)

@@ -26,7 +26,7 @@ from foretrace.tracer.lab.zoo.named import find_model
 from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 from foretrace.tracer.lab.zoo.variants import Variant, build
 from foretrace.tracer.recording.job_metadata import describe_recording
-from foretrace.tracer.recording.machine_probe import probe
+from foretrace.tracer.recording.machine_probe import cpu_name, probe
 from foretrace.tracer.recording.recorder import Block, Recorder, attempt, drive, schedule
 from foretrace.tracer.step_stats import Quality, neighbours_ratio, trimmed_mean
 
@@ -212,7 +212,7 @@ class Bench:
 
 def _hardware(*, cpu: bool) -> str:
     if cpu:
-        return str(probe()["cpu"])
+        return cpu_name()
     import torch
 
     return str(torch.cuda.get_device_name())
