@@ -52,6 +52,13 @@ class Applied(NamedTuple):
     source: str
 
 
+class OptimizerUpdate(NamedTuple):
+    """One of several updates of a step: the optimizer's class, and its rows among the operators."""
+
+    optimizer: str
+    operators: tuple[int, ...]
+
+
 class Doubt(NamedTuple):
     """Something that may be wrong in answers from this very recording.
 
@@ -156,6 +163,10 @@ class JobState:
         default=(),
         metadata=_says("what what-ifs did to the activations: kinds (none: all) and factor"),
     )
+    updates: tuple[OptimizerUpdate, ...] = field(
+        default=(),
+        metadata=_says("of a job with several optimizers: the updates of a step, in order"),
+    )
     calibration: Any = field(
         default=None, metadata=_says("the `Calibration` that goes before every rule")
     )
@@ -164,6 +175,10 @@ class JobState:
     )
     applied: tuple[Applied, ...] = field(
         default=(), metadata=_says("every what-if applied, in order")
+    )
+    assumed: tuple[Any, ...] = field(
+        default=(),
+        metadata=_says("the `Assumed` constants, without a published source, that what-ifs used"),
     )
     warnings: tuple[str, ...] = field(
         default=(), metadata=_says("what what-ifs warn of in every prediction")

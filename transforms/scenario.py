@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
+from foretrace.transforms.costs.assumed import noting_use
 from foretrace.transforms.edit.parameters import did_you_mean
 from foretrace.transforms.edit.provenance import add_applied
 from foretrace.transforms.registry import TRANSFORMS
@@ -206,10 +207,11 @@ def apply(graph: Graph, asked: ScenarioLike) -> Graph:
         A what-if does not apply to this graph.
     """
     for change in as_scenario(asked):
-        with within_means(str(change), TransformError):
+        with noting_use() as used, within_means(str(change), TransformError):
             changed = check(change(graph), graph)
         TASKS.check(len(changed.tasks), str(change), TransformError)
-        graph = add_applied(graph, changed, change.name, str(change))
+        assumed = tuple({**dict.fromkeys(graph.state.assumed), **used})
+        graph = add_applied(graph, changed, change.name, str(change)).with_state(assumed=assumed)
     return graph
 
 

@@ -13,6 +13,7 @@ from foretrace.graph.assemble.doubt_graphs import doubt_graphs
 from foretrace.graph.assemble.doubt_waits import doubt_waits
 from foretrace.graph.assemble.edge_table import make_edge_table
 from foretrace.graph.assemble.lane_table import make_lane_table, make_operator_table
+from foretrace.graph.assemble.optimizer_updates import find_updates
 from foretrace.graph.assemble.profiler_overhead import fit_overhead
 from foretrace.graph.assemble.selection import Selection, select_window
 from foretrace.graph.assemble.task_table import make_task_table
@@ -59,6 +60,7 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
             assumed_launches=rank.waits.assumed,
             gap_range=rank.gap_range,
             period_spread=rank.devices.period_spread,
+            updates=find_updates(rank, operator_of, operators["step"].to_numpy()),
             doubts=(
                 *doubt_file(meta),
                 *window.doubts,

@@ -144,6 +144,7 @@ def _join_states(joined: Graph, graphs: Sequence[Graph]) -> Graph:
         assumed_launches=tuple(assumed),
         period_spread=_join_spreads(states),
         gap_range=next((state.gap_range for state in states if state.gap_range), None),
+        updates=(),  # rows of one rank
         untraced_call_ns=max(state.untraced_call_ns for state in states),
     )
 

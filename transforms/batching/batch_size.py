@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.graph.build import build
 from foretrace.graph.state import Doubt
+from foretrace.tracer.data_issues import disturbances, sentences
+from foretrace.tracer.readers.load import load
+from foretrace.transforms.batching.growth_on_host import growth_on_host
+from foretrace.transforms.batching.two_recordings import grow_towards
 from foretrace.transforms.costs.kernel_names import classes
-from foretrace.transforms.costs.operators import (
-    activation_shape,
-    flops,
-    operator_class,
-    parse_shapes,
-    task_operator_classes,
-)
+from foretrace.transforms.costs.operators import activation_shape, operator_class
 from foretrace.transforms.costs.peak_memory import keep
-from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, machine_rate
+from foretrace.transforms.costs.rules import floor_ns
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.primitives import scale
-from foretrace.transforms.edit.provenance import add_doubt, add_note, grow_samples
+from foretrace.transforms.edit.provenance import add_doubt, add_note, grow_samples, mark_measured
 from foretrace.transforms.edit.select import has_device, require
 from foretrace.transforms.measured.apply import apply_measured
 
@@ -40,12 +38,19 @@ if TYPE_CHECKING:
 MANY_WAVES = 4.0
 """From here on, quantisation of a grid into waves is not worth modelling."""
 
+LONG_STRETCH_NS = 300_000
+"""Host time between two operators that is more than calling them: loops of Python."""
+LEAST_STRETCHES = 0.03
+"""Share of a step below which such stretches do not matter."""
+
 FIXED_CLASSES = ("collective", "optimizer")
 SEQUENCE = 3
 """Dimensions of a tensor of sequences: words come before the samples, or after them."""
 
 
-def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
+def batch_size(
+    graph: Graph, *, n: int, recorded: int | None = None, other: str | None = None
+) -> Graph:
     """Train with *n* samples per step and process.
 
     Parameters
@@ -56,6 +61,9 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
         New number of samples.
     recorded
         Samples in the recording; needed where the trace does not say.
+    other
+        File of a second recording of this job with another number of samples: what grows, and how
+        fast, is read off the two. Better than any rule, on any side of both.
 
     Notes
     -----
@@ -65,6 +73,7 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     an operator grows by the roofline: operations with the batch, bytes with its activations but
     not with its weights.
     With a calibration, every operator grows as it was timed at both sizes.
+    Host time between operators stays, and is doubted where it is long.
     Unknown: other kernels picked for the new shapes, caches that no longer hold, memory.
     Source: measured pairs on a CPU; NVIDIA's rule of wave quantisation.
 
@@ -84,15 +93,91 @@ def batch_size(graph: Graph, *, n: int, recorded: int | None = None) -> Graph:
     ratio = n / before
     if ratio == 1.0:
         return graph
-    loaded = _in_proportion(graph, ratio)
-    rule = _device(loaded, ratio) if has_device(graph) else _host(loaded, ratio, before)
-    changed = apply_measured(loaded, partial(batch_size, n=n), rest=rule) or scale(
-        loaded, np.ones(len(rule), bool), rule, cost="roofline"
-    )
+    if other is None:
+        changed = _by_rule(graph, n, before)
+        changed = add_doubt(changed, *_doubts(graph, recorded), *_doubt_python(graph))
+    else:
+        second = _build_other(graph, other)
+        changed = mark_measured(_towards(graph, n, before, second))
+        changed = add_doubt(changed, *_doubt_other(second))
     meta = replace(graph.meta, batch_size=n)
     changed = grow_samples(keep(replace(changed, meta=meta), ratio), ratio)
     text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
-    return add_doubt(add_note(changed, text), *_doubts(graph, recorded))
+    return add_note(changed, text)
+
+
+def grow_between(small: Graph, large: Graph, at: float) -> Graph:
+    """Return *small* with its work a share *at* of the way to that of *large*, recorded as well."""
+    least, most = (graph.meta.batch_size or 0 for graph in (small, large))
+    samples = round(least + at * (most - least))
+    grown = grow_towards(small, large, at, _work_by_rule(small, most, least))
+    return replace(grown, meta=replace(small.meta, batch_size=samples))
+
+
+def _by_rule(graph: Graph, n: int, before: int) -> Graph:
+    """Return *graph* grown to *n* samples, as calibrated, or by the rule of its device."""
+    ratio = n / before
+    loaded = _in_proportion(graph, ratio)
+    rule = _device(loaded, ratio) if has_device(graph) else growth_on_host(loaded, ratio, before)
+    return apply_measured(loaded, partial(batch_size, n=n), rest=rule) or scale(
+        loaded, np.ones(len(rule), bool), rule, cost="roofline"
+    )
+
+
+def _work_by_rule(graph: Graph, n: int, before: int) -> npt.NDArray[np.int64]:
+    """Return the work of each task with *n* samples, without a calibration: no task is added."""
+    grown = _by_rule(graph.with_state(calibration=None), n, before)
+    return grown.tasks["work_ns"].to_numpy()
+
+
+def _towards(graph: Graph, n: int, before: int, other: Graph) -> Graph:
+    """Return *graph* on the line to *other*, which was recorded with another number of samples."""
+    there = other.meta.batch_size
+    assert there is not None
+    at = (n - before) / (there - before)
+    return grow_towards(graph, other, at, _work_by_rule(graph, there, before))
+
+
+def _build_other(graph: Graph, path: str) -> Graph:
+    """Return the graph of the second recording.
+
+    Raises
+    ------
+    TransformError
+        It is of another job or another device, or does not say another number of samples.
+    """
+    other = build(load(path))
+    mine, theirs = graph.meta, other.meta
+    if theirs.batch_size in (None, mine.batch_size):
+        raise TransformError(
+            f"other={path!r} must be a recording with another batch size than {mine.batch_size}; "
+            f"it says {theirs.batch_size}"
+        )
+    same = mine.extra.get("parameters") == theirs.extra.get("parameters")
+    if not same or has_device(graph) != has_device(other):
+        raise TransformError(f"other={path!r} is a recording of another job, or on another device")
+    return other
+
+
+def _doubt_other(other: Graph) -> list[Doubt]:
+    """Doubt a line through a recording that others disturbed: what they took looks like growth."""
+    told = sentences(disturbances(other.meta.warnings))
+    return [Doubt("other-disturbed", f"of other=...: {text}") for text in told]
+
+
+def _doubt_python(graph: Graph) -> list[Doubt]:
+    """Doubt long stretches without any operator: work of Python may grow with the samples."""
+    kinds, lag = graph.edges["kind"], graph.edges["lag_ns"].to_numpy()
+    spent = lag[is_in(kinds, "thread") & (lag >= LONG_STRETCH_NS)].sum() / graph.steps
+    share = float(spent / max(graph.measured_step_ns, 1))
+    if has_device(graph) or share < LEAST_STRETCHES:
+        return []
+    text = (
+        f"{spent / 1e6:.2f} ms of a step pass outside of any operator, in stretches of over "
+        f"{LONG_STRETCH_NS / 1e6:.1f} ms, and are taken to stay: what Python does per sample "
+        "(environments, text) grows; record another batch size and give other=..."
+    )
+    return [Doubt("python-per-sample", f"batch_size: {text}", share=share)]
 
 
 def _doubts(graph: Graph, given: int | None) -> list[Doubt]:
@@ -155,83 +240,3 @@ def _waves(fill: Floats, ratio: float) -> Floats:
     filled = np.where(np.isfinite(fill) & (fill > 0), fill, MANY_WAVES)
     whole_waves = np.ceil(filled * ratio) / np.ceil(filled)
     return np.where(filled >= MANY_WAVES, ratio, whole_waves)
-
-
-def _host(graph: Graph, ratio: float, before: int) -> Floats:
-    """Return the growth of each task of a job on the CPU alone."""
-    tasks = graph.tasks
-    training = ~is_in(tasks["phase"], "optimizer", "load")
-    computes = task_operator_classes(graph) != "other"
-    growth = _operator_growth(graph, ratio, before)
-    where = is_in(tasks["kind"], "host") & training & computes & (growth != 1.0)
-    require(where, graph, "operator that works on samples")
-    work = tasks["work_ns"].to_numpy()
-    least = np.minimum(work, HOST_FIXED_NS)
-    new = least + (work - least) * growth
-    return np.where(where, new / np.maximum(work, 1), 1.0)
-
-
-def _operator_growth(graph: Graph, ratio: float, before: int) -> Floats:
-    """Return the roofline growth of each task's operator; *ratio* where shapes are unknown."""
-    operators = graph.operators
-    operator = graph.tasks["operator"].to_numpy()
-    if not len(operators):
-        return np.full(len(operator), ratio)
-    names, shapes = operators["name"], operators["shapes"]
-    pair = names.cat.codes.to_numpy().astype(np.int64) * (len(shapes.cat.categories) + 1)
-    pair += shapes.cat.codes.to_numpy()
-    _, first, of = np.unique(pair, return_index=True, return_inverse=True)
-    rule = _Growth(
-        ratio,
-        before,
-        _parameter_shapes(graph),
-        machine_rate(graph, "fp32_gflops"),
-        machine_rate(graph, "copy_gbps"),
-    )
-    each = np.array([rule.of(str(names.iloc[i]), shapes.iloc[i]) for i in first])
-    return np.where(operator >= 0, each[of][operator], ratio)
-
-
-def _parameter_shapes(graph: Graph) -> frozenset[Shape]:
-    """Return the shapes the optimizer updates, and their transposes."""
-    operators = graph.operators
-    texts = operators["shapes"][is_in(operators["phase"], "optimizer")].dropna().unique()
-    shapes = [shape for text in texts for shape in parse_shapes(str(text)) if shape]
-    return frozenset(shapes) | frozenset(shape[::-1] for shape in shapes)
-
-
-@dataclass(frozen=True)
-class _Growth:
-    """How operators grow with the batch, by the roofline of the recording machine."""
-
-    ratio: float
-    before: int
-    parameters: frozenset[Shape]
-    gflops: float | None
-    gbps: float | None
-
-    def of(self, name: str, text: object) -> float:
-        """Return the growth of operator *name* with input shapes *text*."""
-        shapes = [shape for shape in parse_shapes(text) if shape] if isinstance(text, str) else []
-        if not isinstance(text, str) or not shapes:
-            return self.ratio
-        sizes = [4.0 * math.prod(shape) for shape in shapes]
-        follow = sum(size for size, shape in zip(sizes, shapes, strict=True) if self.follows(shape))
-        if not follow:
-            return 1.0
-        stay = sum(sizes) - follow
-        work = flops(name, text)
-        if work is None and operator_class(name) == "gemm":
-            return self.ratio  # a recurrent layer: its weights stay in the cache from word to word
-        if work is None:
-            return (follow * self.ratio + stay) / (follow + stay)
-        if self.gflops is None or self.gbps is None:
-            return self.ratio
-        old = max(work / self.gflops, (follow + stay) / self.gbps)
-        new = max(work * self.ratio / self.gflops, (follow * self.ratio + stay) / self.gbps)
-        return new / old
-
-    def follows(self, shape: Shape) -> bool:
-        """Tell whether a tensor of this shape has the samples along its first dimension."""
-        samples = shape[0] >= self.before and shape[0] % self.before == 0
-        return samples and shape not in self.parameters

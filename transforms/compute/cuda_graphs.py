@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import edge_rows, insert, rewire, scale_lags
@@ -27,13 +28,20 @@ if TYPE_CHECKING:
 
 PHASES = ("forward", "backward", "optimizer")
 WHOLE = "forward+backward+optimizer"
-LAUNCH_NS = 10_000
-"""Host time of one launch of a graph, Python included (prior; the call itself takes 2 to 3 us
-from CUDA 12.6 on, 2 us + 0.2 us per kernel before: NVIDIA's blog on straight-line graphs)."""
+LAUNCH = Assumed(
+    "launch of a CUDA graph, ns",
+    *(10_000, 5_000, 50_000),
+    "Python included; the call itself takes 2 to 3 us from CUDA 12.6 on, 2 us + 0.2 us per kernel "
+    "before (NVIDIA's blog on straight-line graphs)",
+    more_is_longer=True,
+)
 
-GAP_SHARE = 0.55
-"""Gap between kernels inside a graph, as a share of the gap between launched ones (V100: 0.9 us
-become 0.5, NVIDIA's "Getting started with CUDA graphs")."""
+GAP_SHARE = Assumed(
+    "gap between kernels inside a CUDA graph, over the gap between launched ones",
+    *(0.55, 0.4, 1.0),
+    'V100: 0.9 us become 0.5, NVIDIA\'s "Getting started with CUDA graphs"; other devices unknown',
+    more_is_longer=True,
+)
 
 SHOWN = 3
 
@@ -100,7 +108,7 @@ def _capture(graph: Graph, phases: tuple[str, ...], allow: str | None) -> Graph:
     captured = np.zeros(len(graph.tasks), bool)
     captured[dst[moved]] = True
     inner = is_in(edges["kind"], "stream") & captured[src] & captured[dst]
-    graph = scale_lags(graph, inner, GAP_SHARE)
+    graph = scale_lags(graph, inner, GAP_SHARE.now())
     key = _step_of(graph)
     graph, launches = insert(
         rewire(graph, moved),
@@ -108,7 +116,7 @@ def _capture(graph: Graph, phases: tuple[str, ...], allow: str | None) -> Graph:
         place="before",
         name="cudaGraphLaunch (predicted)",
         kind="launch",
-        work_ns=LAUNCH_NS,
+        work_ns=round(LAUNCH.now()),
         cost="prior",
     )
     launch_of = np.full(int(key.max()) + 1, -1, np.int64)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.compute.fused_on_host import fuse_on_host
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.optimizer_traffic import (
     FUSED_PASSES,
     Update,
     find_update,
-    host_update,
 )
-from foretrace.transforms.costs.rules import machine_rate
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, pad
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert, insert_kernels
@@ -24,16 +24,18 @@ from foretrace.transforms.edit.select import (
     call_of,
     first_per_step,
     has_device,
-    require,
 )
-from foretrace.transforms.measured.segments import apply_measured_update
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 KINDS = ("fused", "foreach")
-PER_TENSOR_NS = 5_000
-"""Host time per parameter tensor to collect gradients and states (PyTorch 2, prior)."""
+PER_TENSOR = Assumed(
+    "collecting gradient and state of one parameter tensor for a fused update, ns",
+    *(5_000, 2_000, 12_000),
+    "an estimate of this project for PyTorch 2; no published figure was found",
+    more_is_longer=True,
+)
 
 PASSES_PER_FUNCTOR = 2.5
 """Passes one foreach kernel makes on average (Adam: about 21 passes in 8 operations)."""
@@ -58,7 +60,8 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     step makes 7 (Adam, AdamW), 5 (SGD with momentum, Adagrad, RMSprop, Lion), 3 (plain SGD) or
     12 (LAMB). The loop's host time goes away.
     Unscaling, gradient clipping and zeroing stay. On a CPU a fused step takes its passes at the
-    rate probed for such updates, and foreach gains nothing.
+    rate probed for such updates, and foreach gains nothing; of several optimizers each keeps its
+    own parameters, and those that have no fused form (SparseAdam) stay as they are.
     Unknown: caches left warm by the shorter update; arithmetic that is no longer free. In the
     pair P14 the fused Adam of PyTorch 2.1 takes the time of 13 passes, that of apex in P8 7.3.
     Source: the U-Net pair P8, and pairs measured on CPUs (docs/accuracy.md).
@@ -86,7 +89,7 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
                 f"optimizer={optimizer!r} contradicts this job (optimizer: {name}); leave it out"
             )
     if not has_device(graph):
-        return _on_host(graph, kind)
+        return fuse_on_host(graph, partial(fused_optimizer, kind=kind))
     update = find_update(graph, optimizer)
     if kind == "foreach":
         return _foreach(graph, update)
@@ -130,7 +133,7 @@ def _replace_update(
     )
     calls = _calls(graph, rows[::launches])
     if len(calls):
-        host_ns = PER_TENSOR_NS * update.tensors
+        host_ns = round(PER_TENSOR.now() * update.tensors)
         graph, _ = insert(
             graph,
             calls,
@@ -146,38 +149,6 @@ def _replace_update(
         f"fused_optimizer: {update.memory_passes:.0f} memory passes over {update.tensors} tensors "
         f"become {update.fused_passes if 'Fused' in name else update.memory_passes:.0f}",
     )
-
-
-def _on_host(graph: Graph, kind: str) -> Graph:
-    """Replace the update's host tasks by one that streams the parameters through memory."""
-    optimizer = graph.meta.optimizer or {}
-    where = host_update(graph)
-    require(where, graph, "host task in the optimizer phase")
-    if optimizer.get("kind") == kind:
-        raise TransformError(f"the optimizer runs as {kind} already; there is nothing to change")
-    if measured := apply_measured_update(graph, where, partial(fused_optimizer, kind=kind)):
-        return measured
-    if kind == "foreach":
-        return add_note(graph, "fused_optimizer: on a CPU foreach takes as long as the loop")
-    rate = machine_rate(graph, "update_gbps") or machine_rate(graph, "copy_gbps")
-    size, passes = optimizer.get("bytes"), optimizer.get("state_passes", 7)
-    if rate is None or not size:
-        raise TransformError(
-            "fused_optimizer on a CPU needs the parameters' bytes and the machine's memory "
-            "rates; record the job with foretrace record, and give it optimizer=..."
-        )
-    first = first_per_step(graph, where)
-    graph, _ = insert(
-        graph,
-        first,
-        place="before",
-        name="fused optimizer step (predicted)",
-        kind="host",
-        work_ns=round(passes * size / rate),
-        cost="roofline",
-    )
-    graph = remove(graph, pad(where, len(graph.tasks)), gaps="drop")
-    return add_note(graph, f"fused_optimizer: {passes} passes over {size:.3g} B at {rate:.3g} GB/s")
 
 
 def _calls(graph: Graph, kernels: Rows) -> Rows:

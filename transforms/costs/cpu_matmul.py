@@ -58,10 +58,11 @@ def matmul_ns(graph: Graph, rates: Rates, precision: str) -> npt.NDArray[np.floa
             text = texts[key[1]] if key[1] >= 0 else ""
             matmuls[key] = _read_matmul(names[key[0]], text, weights, backward=key[2])
         matmul = matmuls[key]
-        if matmul is not None and matmul.kind == "conv":
+        if matmul is not None and matmul.kind.endswith("conv"):
             matmul = matmul.strided(counted[row])
-        if matmul is not None and matmul.kind in rates:
-            rate = interpolate(rates[matmul.kind][precision], matmul.size)
+        kind = "" if matmul is None else _probed_kind(matmul.kind, rates)
+        if matmul is not None and kind in rates:
+            rate = interpolate(rates[kind][precision], matmul.size)
             result[row] = matmul.flops / rate
     inner = _is_innermost(operators["parent"].to_numpy(), np.isfinite(result))
     return np.where(inner, result, np.nan)
@@ -79,6 +80,15 @@ class Matmul(NamedTuple):
         if not counted > 0:
             return self
         return Matmul(self.kind, counted, self.size * min(1.0, counted / self.flops))
+
+
+def _probed_kind(kind: str, rates: Rates) -> str:
+    """Return *kind*, or that of which it is one where earlier recorders did not tell them apart.
+
+    >>> _probed_kind("depthwise_conv", {"conv": {}}), _probed_kind("linear", {})
+    ('conv', 'linear')
+    """
+    return kind if kind in rates else kind.rpartition("wise_")[2]
 
 
 def _read_matmul(name: str, text: str, weights: set[Shape], *, backward: bool) -> Matmul | None:
@@ -120,13 +130,21 @@ def _matrix(operands: list[Shape], work: float, weights: set[Shape], *, backward
 def _convolution(name: str, shapes: list[Shape]) -> Matmul:
     """Return a convolution; forward as if its output were as large as its input."""
     if "backward" in name:
-        gradient, _, weight = shapes[:3]
+        gradient, image, weight = shapes[:3]
         pixels = float(math.prod(gradient[2:]))
         work = 4.0 * gradient[0] * pixels * math.prod(weight)
-        return Matmul("conv_backward", work, pixels)
+        return Matmul(f"{_form(image, weight)}conv_backward", work, pixels)
     image, weight = shapes[:2]
     pixels = float(math.prod(image[2:]))
-    return Matmul("conv", 2.0 * image[0] * pixels * math.prod(weight), pixels)
+    work = 2.0 * image[0] * pixels * math.prod(weight)
+    return Matmul(f"{_form(image, weight)}conv", work, pixels)
+
+
+def _form(image: Shape, weight: Shape) -> str:
+    """Return what kind of convolution has this *weight*: libraries treat each in its own way."""
+    if math.prod(weight[2:]) == 1:
+        return "pointwise_"
+    return "depthwise_" if weight[1] == 1 and image[1] > 1 else ""
 
 
 def interpolate(points: Sequence[Sequence[float]], size: float) -> float:

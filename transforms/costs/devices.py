@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
+from foretrace.transforms.costs.assumed import Assumed
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -45,17 +46,27 @@ the collectives library transfers."""
 
 @dataclass(frozen=True)
 class Hardware:
-    """One device: figures by name (see `FIGURES`, dense peaks), and the source of each."""
+    """One device: figures by name (see `FIGURES`, dense peaks), and the source of each.
+
+    ``assumed`` holds the figures that no publication gives, with their ranges; ``generation`` is
+    vendor and architecture, such as "NVIDIA Ampere".
+    """
 
     name: str
     capability: float
     vendor: str = "nvidia"
     figures: dict[str, float] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+    assumed: dict[str, Assumed] = field(default_factory=dict)
+    generation: str = ""
 
     def peak(self, precision: str) -> float | None:
         """Return the peak in TFLOP/s at *precision*; None where the device lacks it."""
         return self.figures.get(f"{precision}_tflops")
+
+    def figure(self, name: str) -> float:
+        """Return a figure to reckon with: one end of its range where it is read otherwise."""
+        return self.assumed[name].now() if name in self.assumed else self.figures[name]
 
     @property
     def memory_gbps(self) -> float | None:
@@ -117,7 +128,12 @@ def attention_share(name: str, hardware: Hardware) -> float | None:
         and row["since"] <= hardware.capability
         and row.get("vendor", hardware.vendor) == hardware.vendor
     ]
-    return float(rows[-1]["share"]["value"]) if rows else None
+    if not rows:
+        return None
+    share = rows[-1]["share"]
+    if "range" not in share:
+        return float(share["value"])
+    return _assume(_name_share(rows[-1]), share).now()
 
 
 def floor_us(kernel_class: str, hardware: Hardware) -> float:
@@ -132,13 +148,51 @@ def floor_us(kernel_class: str, hardware: Hardware) -> float:
 
 def _hardware(row: dict[str, Any], sources: dict[str, str]) -> Hardware:
     given = {name: row[name] for name in FIGURES if name in row}
+    told = {name: {**figure, "source": sources[figure["source"]]} for name, figure in given.items()}
     return Hardware(
         name=row["name"],
         capability=float(row["capability"]),
         vendor=row.get("vendor", "nvidia"),
         figures={name: float(figure["value"]) for name, figure in given.items()},
-        sources={name: sources[figure["source"]] for name, figure in given.items()},
+        sources={name: figure["source"] for name, figure in told.items()},
+        assumed={
+            name: _assume(f"{row['name']}: {name}", figure)
+            for name, figure in told.items()
+            if "range" in figure
+        },
+        generation=_generation(row.get("vendor", "nvidia"), float(row["capability"])),
     )
+
+
+def _assume(name: str, figure: dict[str, Any]) -> Assumed:
+    tuned_on = tuple(figure.get("tuned_on", ()))
+    least, most = figure["range"]
+    return Assumed(name, figure["value"], least, most, figure["source"], tuned_on)
+
+
+def _name_share(row: dict[str, Any]) -> str:
+    of = f" on {row['vendor']}" if "vendor" in row else ""
+    return f"share of the peak that {row['name']} attention reaches{of}"
+
+
+def _generation(vendor: str, capability: float) -> str:
+    names = [
+        row["name"]
+        for row in _table()["generation"]
+        if row["vendor"] == vendor and row["since"] <= capability
+    ]
+    return names[-1] if names else ""
+
+
+def list_assumed_figures() -> tuple[Assumed, ...]:
+    """Return every figure of the table that no publication gives."""
+    of_devices = [each for _, device in devices() for each in device.assumed.values()]
+    of_attention = [
+        _assume(_name_share(row), row["share"])
+        for row in _table()["attention"]
+        if "range" in row["share"]
+    ]
+    return (*of_devices, *of_attention)
 
 
 @cache

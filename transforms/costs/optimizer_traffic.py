@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.rules import STREAMING, floor_ns, subtract_floor
 from foretrace.transforms.edit.columns import Mask, Rows, by_category, is_in, matches
@@ -55,6 +56,14 @@ FUSED_PASSES = {
 written; "sgd" keeps a momentum. LAMB writes its update, reads it twice for norm and step, and the
 parameter for its norm and the step (apex: 7 + 2 + 3)."""
 
+REPEATED_PASSES = Assumed(
+    "passes of a fused update over memory, over those that it needs",
+    *(1.0, 1.0, 1.86),
+    "apex and later PyTorch need no more (pair P8); the fused Adam of PyTorch 2.1 makes 13 passes "
+    "in place of 7 (pair P14)",
+    ("P8", "P14"),
+    more_is_longer=True,
+)
 TENSORS_PER_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36, 5: 30}
 """Tensors that fit into one multi-tensor launch, by the number of lists (PyTorch, apex)."""
 CHUNK = 65_536
@@ -88,7 +97,7 @@ class Update:
     @property
     def fused_ns(self) -> float:
         """Device time of a fused step."""
-        return self.pass_ns * self.fused_passes + self.floor_ns
+        return self.pass_ns * self.fused_passes * REPEATED_PASSES.now() + self.floor_ns
 
 
 def find_update(graph: Graph, optimizer: str | None = None) -> Update:

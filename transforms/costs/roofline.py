@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us
 from foretrace.transforms.costs.kernel_names import MATRIX
 from foretrace.transforms.costs.kernels import Kernels, attention_kinds
@@ -33,9 +34,13 @@ TENSOR = ("fp8", "bf16", "fp16", "tf32")
 SIMT_REACHED = 0.85
 """Share of the fp32 peak that large products reach without tensor cores (cuBLAS on V100)."""
 
-LAYOUT = 0.35
-"""Time of layout changes around NCHW convolutions on TF32 tensor cores, in their own time
-(0.22 in pair P7's U-Net, 0.47 in pair P4's ResNet-50: tuned on these two)."""
+LAYOUT = Assumed(
+    "layout changes around TF32 convolutions, in their own time",
+    *(0.35, 0.22, 0.47),
+    "NCHW convolutions on TF32 tensor cores: 0.22 in pair P7's U-Net, 0.47 in pair P4's ResNet-50",
+    ("P7", "P4 V100", "P4 A100"),
+    more_is_longer=True,
+)
 
 FALLBACKS = {"fp8": ("bf16", "fp16", "fp32"), "bf16": ("fp32",), "tf32": ("fp32",)}
 """Where the arithmetic goes on a device without it (bf16 is emulated in fp32)."""
@@ -91,8 +96,10 @@ class DeviceChange:
         """New over old time of the part above the floor."""
         streaming = bandwidth(self.old) / bandwidth(self.new)
         each = np.full(len(self.kernels.classes), streaming)
-        each = np.where(self.is_matrix, self._matrix_ratio(), each)
-        return np.where(self.kernels.classes == "attention", self._attention_ratio(), each)
+        if self.is_matrix.any():
+            each = np.where(self.is_matrix, self._matrix_ratio(), each)
+        attention = self.kernels.classes == "attention"
+        return np.where(attention, self._attention_ratio(), each) if attention.any() else each
 
     def _floors(self, device: Hardware) -> Floats:
         return _each(self.kernels.classes, lambda name: 1e3 * floor_us(name, device))
@@ -106,8 +113,8 @@ class DeviceChange:
         to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
         ratio = np.where(np.isfinite(flops), new / old, self._no_faster(before / after))
         ratio *= np.where(to_tensor & matches(names, "(?i)winograd"), WINOGRAD, 1.0)
-        converts = to_tensor & (self.kernels.classes == "conv")
-        return ratio * np.where(converts & (self.targets == "tf32"), 1 + LAYOUT, 1.0)
+        converts = to_tensor & (self.kernels.classes == "conv") & (self.targets == "tf32")
+        return ratio * np.where(converts, 1 + LAYOUT.now(), 1.0) if converts.any() else ratio
 
     def _no_faster(self, ratio: Floats) -> Floats:
         """Return *ratio*, raised where a product would take less than writing its output does."""
@@ -166,13 +173,13 @@ def _each(keys: npt.NDArray[np.str_], value: Callable[[str], float]) -> Floats:
 
 def bandwidth(device: Hardware) -> float:
     """Return what large element-wise kernels move, in bytes per ns."""
-    return device.figures["memory_gbps"] * device.figures["streaming_share"]
+    return device.figures["memory_gbps"] * device.figure("streaming_share")
 
 
 def matrix_rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
     """Return operations per ns of large products; *crosses*: they move to or from tensor cores."""
     peaks = _each(precisions, lambda name: _matrix_peak(device, name))
-    tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figures["matrix_share"])
+    tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figure("matrix_share"))
     return 1e3 * peaks * np.where(precisions == "fp32", SIMT_REACHED, tensor)
 
 

@@ -86,14 +86,16 @@ def matrix_speedup(
     return best(roofline=shared, prior=SIMT_PRIOR)
 
 
-def attention_speedup(kind: str, target: str, hardware: Hardware | None) -> Cost:
-    """Return how much faster fused fp32 attention runs as *kind* in 16 bits.
+def attention_speedup(
+    kind: str, target: str, hardware: Hardware | None, share: float | None = None
+) -> Cost:
+    """Return how much faster fused fp32 attention runs as *kind* in 16 bits, at *share* if known.
 
     fp32 attention multiplies with three TF32 products where the device has TF32.
     """
     if hardware is None:
         return best(prior=SIMT_PRIOR)
-    new = attention_share(kind, hardware)
+    new = attention_share(kind, hardware) if share is None else share
     old = attention_share("fp32", hardware)
     if new is None:
         new = attention_share("mem_efficient", hardware)

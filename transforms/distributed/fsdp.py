@@ -9,6 +9,7 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
@@ -41,11 +42,14 @@ STAGES = (1, 2, 3)
 PREFIX = "FSDP "
 """Names of the tasks that it adds begin so."""
 GATHER = "all_gather"
-TENSOR_NS = 450_000
-"""Host time per parameter and step of torch's own Python: hooks, views, and an optimizer that works
-on shares. Two ranks over a link without limit took 0.43 and 0.47 ms per parameter longer than
-alone, collectives and copies taken off (models gpt and wide, torch 2.13, the machine of
-traces/network-epyc-1)."""
+TENSOR = Assumed(
+    "FSDP's own Python per parameter and step (hooks, views, an optimizer on shares), ns",
+    *(450_000, 150_000, 600_000),
+    "two ranks over a link without limit took 0.43 and 0.47 ms per parameter longer than alone, "
+    "collectives and copies taken off (models gpt and wide, torch 2.13); faster cores take less",
+    ("network-epyc-1: gpt and wide, two ranks, no limit",),
+    more_is_longer=True,
+)
 COPY_PASSES = 2
 """A copy between parameters and a unit's buffer reads and writes every byte once; so does one of a
 worker's own share, on the other side of the collective."""
@@ -217,7 +221,8 @@ def _communicate(graph: Graph, placed: Placement, moves: Sequence[_Move], late: 
 def _keep_busy(graph: Graph, units: Sequence[WrappingUnit]) -> Graph:
     """Let the host of a unit do, behind its last gradient, what sharding costs in Python."""
     hosts = np.array([unit.final for unit in units])
-    work = TENSOR_NS * np.array([len(unit.members) for unit in units])
+    counts = np.array([len(unit.members) for unit in units])
+    work = np.rint(TENSOR.now() * counts).astype(np.int64)
     return insert(
         graph, hosts, name=f"{PREFIX}bookkeeping", kind="host", work_ns=work, cost="prior"
     )[0]

@@ -56,6 +56,11 @@ def name_of(change: Transform) -> str:
     return str(_unpack(change)[0].__name__)
 
 
+def parameters_of(change: Transform) -> Mapping[str, Any]:
+    """Return the parameters that the what-if *change* was given."""
+    return _unpack(change)[1]
+
+
 def _unpack(change: Transform) -> tuple[Any, Mapping[str, Any]]:
     """Return the function of a what-if and the parameters that it is given."""
     return (change.func, change.keywords) if isinstance(change, partial) else (change, {})

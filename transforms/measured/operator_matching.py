@@ -2,12 +2,11 @@
 
 An operator whose name a calibrated list holds stands for everything inside it. Per step, these
 outermost operators are put beside the list in order of time; where recording and list differ,
-the longest common parts are taken.
+the longest sequence that they have in common is taken.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import numpy as np
 
 from foretrace.transforms.costs.operators import parse_shapes
 from foretrace.transforms.edit.columns import by_category, is_in
+from foretrace.util.common_subsequence import common_subsequence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,13 +78,8 @@ def _align(recorded: tuple[str, ...], listed: tuple[str, ...]) -> tuple[Rows, Ro
     >>> [rows.tolist() for rows in _align(("mm", "add", "relu"), ("mm", "relu"))]
     [[0, 2], [0, 1]]
     """
-    if recorded == listed:
-        return np.arange(len(recorded)), np.arange(len(listed))
-    matcher = difflib.SequenceMatcher(None, recorded, listed, autojunk=False)
-    blocks = matcher.get_matching_blocks()
-    left = [np.arange(b.a, b.a + b.size) for b in blocks]
-    right = [np.arange(b.b, b.b + b.size) for b in blocks]
-    return np.concatenate(left).astype(np.int64), np.concatenate(right).astype(np.int64)
+    left, right = common_subsequence(recorded, listed)
+    return np.array(left, np.int64), np.array(right, np.int64)
 
 
 def entries_of_tasks(graph: Graph, position: Rows) -> Rows:

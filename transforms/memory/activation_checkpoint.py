@@ -12,6 +12,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.costs.activations import activations
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.operators import operator_class
 from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, set_label
@@ -23,17 +24,24 @@ from foretrace.transforms.measured.segments import segment_ns
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
-SEGMENT_NS = 240_000
-"""Host time per checkpointed call beside the forward itself: saving and restoring the random
-state, hooks (measured on a CPU with cold caches, torch 2.13; a hot loop shows 110,000)."""
+SEGMENT = Assumed(
+    "checkpointed call beside the forward itself (random state, hooks), ns",
+    *(240_000, 110_000, 300_000),
+    "measured on a CPU with cold caches, torch 2.13; a hot loop shows 110,000",
+    more_is_longer=True,
+)
 
 SAVED = {"norm": 6, "attention": 6, "conv": 2, "gemm": 2, "pointwise": 1, "softmax": 1}
 """Tensors that an operator of a class keeps for its backward (PyTorch's derivatives.yaml)."""
 
-SAVED_NS = 20_000
-"""Host time per kept tensor: a hook as it is packed, once more as it is packed again, and as it
-is unpacked (the slope over chains of 5 to 60 operators on a CPU, each between other work of
-1.2 MB; without that work, caches warm, it is 12,600)."""
+SAVED_TENSOR = Assumed(
+    "checkpointing per kept tensor (packed twice, unpacked), ns",
+    *(20_000, 12_600, 30_000),
+    "the slope over chains of 5 to 60 operators on a CPU, each between other work of 1.2 MB; "
+    "without that work, caches warm, it is 12,600; measured after the pairs had shown too little",
+    ("cpu-epyc-1 and -2: checkpointing",),
+    more_is_longer=True,
+)
 
 CARRIED = (
     "name",
@@ -97,7 +105,7 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     rows = _in_order(graph, np.flatnonzero(forward & (anchor[key] >= 0)))
     rows = rows[np.argsort(anchor[key[rows]], kind="stable")]
     measured = segment_ns(graph, "checkpoint", partial(activation_checkpoint, modules=modules))
-    once = (SEGMENT_NS, "prior") if measured is None else (round(measured), "measured")
+    once = (round(SEGMENT.now()), "prior") if measured is None else (round(measured), "measured")
     changed, again = _host_again(graph, rows, anchor[key[rows]], once)
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
     changed = changed if measured is None else mark_measured(changed)
@@ -196,13 +204,14 @@ def _host_again(
     outgoing = chain(graph)[1][rows]
     lags, dst = (graph.edges[c].to_numpy() for c in ("lag_ns", "dst"))
     goes_on = np.append((rows[1:] == dst[outgoing[:-1]]) & (outgoing[:-1] >= 0), [False])
+    saved = _saved_tensors(graph, rows, anchors)
     changed, _ = insert(
         graph,
         np.unique(anchors),
         place="before",
         name="checkpoint (predicted)",
         kind="host",
-        work_ns=once[0] + SAVED_NS * _saved_tensors(graph, rows, anchors),
+        work_ns=once[0] + np.rint(SAVED_TENSOR.now() * saved).astype(np.int64),
         cost=once[1],
     )
     changed, again = insert(

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
+from foretrace.graph.build import build
 from foretrace.graph.literal import literal
+from foretrace.tracer.readers.load import load
+from foretrace.tracer.readers.parquet import save
 from foretrace.transforms.batching.batch_size import batch_size
 from tests.support.jobs.simple import META, cpu_job, gpu_job
+from tests.support.recordings.events import op, steps, trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -165,3 +173,38 @@ def test_one_sample_is_one_sample() -> None:
     assert (
         "batch_size: a step is 1 sample instead of 32" in batch_size(graph, n=1, recorded=32).notes
     )
+
+
+def recorded_at(size: int, folder: Path, *, parameters: Any = None) -> str:
+    """Write three steps of an operator, 100 us and 10 us per sample; return the file."""
+    spent = 100 + 10 * size
+    recording = trace(
+        steps(3, spent, [op("aten::relu", 0, spent)]),
+        devices=(),
+        batch_size=size,
+        extra={"parameters": parameters},
+    )
+    path = folder / f"{size}.parquet"
+    save(recording, path)
+    return str(path)
+
+
+def test_two_recordings_beat_the_rule(tmp_path: Path) -> None:
+    """On the line through 16 and 32 samples, 64 take 740 us and 8 take 180."""
+    graph = build(load(recorded_at(32, tmp_path)))
+    other = recorded_at(16, tmp_path)
+
+    for samples, step_ns in ((64, 740_000), (8, 180_000)):
+        changed = batch_size(graph, n=samples, other=other)
+        assert changed.tasks["work_ns"].sum() / graph.steps == pytest.approx(step_ns, rel=0.001)
+        assert changed.meta.batch_size == samples
+
+
+def test_the_second_recording_is_of_the_same_job_and_another_size(tmp_path: Path) -> None:
+    """The same size tells nothing, another network something else."""
+    path = recorded_at(32, tmp_path)
+    graph = build(load(path))
+    with pytest.raises(TransformError, match="with another batch size than 32; it says 32"):
+        batch_size(graph, n=64, other=path)
+    with pytest.raises(TransformError, match="a recording of another job"):
+        batch_size(graph, n=64, other=recorded_at(16, tmp_path, parameters=[["w", [2], 4]]))

@@ -10,11 +10,11 @@ from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 
 def test_accumulation_is_k_batches_and_one_update() -> None:
-    """3 x (load 50 + three operators 300) + 200 of update + two gradient additions of 1.875 us."""
+    """3 x (load 50 + three operators 300) + 200 of update: sums on a CPU cost what they spare."""
     graph = cpu_job(steps=1)
     changed = check(gradient_accumulation(graph, k=3))
 
-    assert replay(changed).step_ns == 3 * 350_000 + 200_000 + 2 * 1_875
+    assert replay(changed).step_ns == 3 * 350_000 + 200_000
     assert changed.meta.batch_size == 96
 
 
@@ -36,7 +36,7 @@ def test_what_little_follows_the_update_is_no_batch() -> None:
     changed = check(gradient_accumulation(graph, k=2))
 
     assert changed.tasks["name"].tolist() == ["fwd", "bwd", "update", "end", "fwd", "bwd"]
-    assert "gradient_accumulation: adding gradients is not counted" in changed.notes
+    assert "gradient_accumulation: adding gradients costs what it spares" in changed.notes
 
 
 def test_what_starts_the_backward_pass_belongs_to_every_batch() -> None:

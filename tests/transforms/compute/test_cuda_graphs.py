@@ -11,7 +11,7 @@ from foretrace.graph.literal import literal
 from foretrace.graph.model import Platform
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.compute.cuda_graphs import LAUNCH_NS, cuda_graphs
+from foretrace.transforms.compute.cuda_graphs import LAUNCH, cuda_graphs
 from foretrace.transforms.edit.provenance import warnings
 from foretrace.transforms.host.remove_sync import remove_sync
 from tests.support.jobs.simple import cpu_job, gpu_job
@@ -54,7 +54,7 @@ def test_gaps_between_captured_kernels_shrink() -> None:
 
     stream = changed.edges[changed.edges["kind"] == "stream"]
     assert stream["lag_ns"].tolist() == [1_100]
-    assert changed.tasks["work_ns"].tolist() == [9_000, 9_000, LAUNCH_NS]
+    assert changed.tasks["work_ns"].tolist() == [9_000, 9_000, LAUNCH.value]
     assert changed.platform.queue_depth is None
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
+from foretrace.graph.state import OptimizerUpdate
 from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
 from foretrace.transforms.costs.optimizer_traffic import (
@@ -20,6 +22,7 @@ from foretrace.transforms.costs.optimizer_traffic import (
 )
 from tests.support.edges import links
 from tests.support.jobs.simple import META, cpu_job, gpu_job
+from tests.support.recordings.calibrations import calibration
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -182,11 +185,11 @@ def test_no_optimizer_phase_is_an_error() -> None:
 
 
 def test_a_cpu_streams_the_parameters_seven_times() -> None:
-    """7 x 25,000 B at 25 GB/s are 7 us, in place of 200."""
+    """7 x 25,000 B at 25 GB/s and 2.5 us for each of 2 tensors are 12 us, in place of 200."""
     graph = check(fused_optimizer(cpu_job(steps=2)))
     update = graph.tasks[graph.tasks["phase"] == "optimizer"]
 
-    assert update["work_ns"].tolist() == [7_000, 7_000]
+    assert update["work_ns"].tolist() == [12_000, 12_000]
     assert len(graph.tasks) == 10
 
 
@@ -214,3 +217,60 @@ def test_the_recorded_optimizer_cannot_be_overruled() -> None:
         fused_optimizer(cpu_job(), optimizer="sgd")
 
     assert fused_optimizer(cpu_job(), optimizer="adamw").notes
+
+
+def two_optimizers(*kinds: str) -> Graph:
+    """Return a step of a generator's and a discriminator's update, each of one weight."""
+    names = ["aten::mm", "aten::mul_", "aten::addcdiv_", "aten::mul_", "aten::addcdiv_"]
+    phases = ["forward", *["optimizer"] * 4]
+    shapes = [None, *["[[50,100],[]]"] * 2, *["[[250,100],[]]"] * 2]
+    operators = {
+        "name": names,
+        "parent": [-1] * 5,
+        "step": [0] * 5,
+        "phase": phases,
+        "shapes": shapes,
+    }
+    spent = [9_000, 300_000, 300_000, 400_000, 400_000]
+    tasks = [
+        (name, "host", 0, ns, phase) for name, ns, phase in zip(names, spent, phases, strict=True)
+    ]
+    graph = literal(
+        tasks,
+        columns={"operator": np.arange(5, dtype=np.int32)},
+        operators={**operators, "duration_ns": spent},
+        meta=replace(cpu_job().meta, optimizer={"kind": "loop", "bytes": 20_000}),
+        lag_ns=0,
+        wrap=True,
+    )
+    rows = ((1, 2), (3, 4))
+    return graph.with_state(updates=tuple(map(OptimizerUpdate, kinds, rows)))
+
+
+def test_each_of_several_optimizers_is_fused() -> None:
+    """7 passes over 20,000 and over 100,000 bytes at 25 GB/s, and 2.5 us for a tensor of each."""
+    graph = check(fused_optimizer(two_optimizers("Adam", "AdamW")))
+    update = graph.tasks[graph.tasks["phase"] == "optimizer"]
+
+    assert sorted(update["work_ns"]) == [8_100, 30_500]
+
+
+def test_an_optimizer_without_a_fused_form_stays() -> None:
+    """That of sparse gradients takes what it took; the other is fused."""
+    graph = check(fused_optimizer(two_optimizers("SparseAdam", "Adam")))
+    update = graph.tasks[graph.tasks["phase"] == "optimizer"]
+
+    assert sorted(update["work_ns"]) == [30_500, 300_000, 300_000]
+    assert "SparseAdam have no fused form" in graph.notes[0]
+    with pytest.raises(TransformError, match="nothing to fuse"):
+        fused_optimizer(two_optimizers("SparseAdam", "Muon"))
+
+
+def test_a_measured_ratio_is_that_of_the_updates_that_change() -> None:
+    """Half of 800 us; the update of sparse gradients stays."""
+    change = "fused_optimizer()"
+    times = calibration([], segments={("optimizer", ""): 100.0, ("optimizer", change): 50.0})
+    graph = two_optimizers("SparseAdam", "Adam").with_state(calibration=times)
+    update = fused_optimizer(graph).tasks.query("phase == 'optimizer'")
+
+    assert sorted(update["work_ns"]) == [300_000, 300_000, 400_000]

@@ -24,6 +24,10 @@ RATES = {
     "weight_gradient": {"fp32": [[1, 100.0]], "bf16": [[1, 20.0]]},
     "conv": {"fp32": [[1, 100.0]], "bf16": [[1, 2.0]]},
     "conv_backward": {"fp32": [[1, 100.0]], "bf16": [[1, 4.0]]},
+    "pointwise_conv": {"fp32": [[1, 100.0]], "bf16": [[1, 8.0]]},
+    "pointwise_conv_backward": {"fp32": [[1, 100.0]], "bf16": [[1, 16.0]]},
+    "depthwise_conv": {"fp32": [[1, 100.0]], "bf16": [[1, 0.5]]},
+    "depthwise_conv_backward": {"fp32": [[1, 100.0]], "bf16": [[1, 0.25]]},
     "attention": {"fp32": [[1, 30.0]], "bf16": [[1, 10.0]]},
 }
 MACHINE = {
@@ -80,6 +84,23 @@ def test_convolutions_count_both_gradients() -> None:
     found = matmul_ns(graph, RATES, "bf16")
 
     assert found.tolist() == pytest.approx([648.0, 648.0])
+
+
+@pytest.mark.parametrize(
+    ("weight", "times"),
+    [("[2,2,1,1]", (18.0, 18.0)), ("[2,1,3,3]", (1_296.0, 5_184.0))],
+)
+def test_each_kind_of_convolution_has_its_own_rate(weight: str, times: tuple[float, float]) -> None:
+    """1x1: 144 flops at 8, twice as many at 16; depthwise: 648 at 0.5, 1,296 at 0.25."""
+    image = "[2,2,3,3]"
+    graph = job(
+        ("aten::mkldnn_convolution", f"[{image},{weight}]", "forward", -1),
+        ("aten::convolution_backward", f"[{image},{image},{weight}]", "backward", -1),
+    )
+    old = {kind: rate for kind, rate in RATES.items() if "wise" not in kind}
+
+    assert matmul_ns(graph, RATES, "bf16").tolist() == pytest.approx(times)
+    assert np.isfinite(matmul_ns(graph, old, "bf16")).all()
 
 
 def test_counted_flops_know_a_stride() -> None:

@@ -48,6 +48,15 @@ def test_workers_load_while_the_job_computes(
     assert replay(changed).step_ns / MS == pytest.approx(step, rel=0.01)
 
 
+@pytest.mark.parametrize(("size", "taken"), [(None, 2.5), (4_000, 2.5), (25_000_000, 5.5)])
+def test_large_batches_take_longer_to_hand_over(size: int | None, taken: float) -> None:
+    """Shared pages are mapped when they are read first: 0.12 ms per MB on top of 2.5 ms."""
+    changed = dataloader(loading(10, 20, loader={"batch_bytes": size}), workers=1)
+    handover = changed.tasks[changed.tasks["name"].str.startswith("take")]
+
+    assert handover["work_ns"].tolist() == pytest.approx([taken * MS] * 4, abs=1_000)
+
+
 @pytest.mark.parametrize(
     ("cores", "share", "taken"), [(1, 1.0, 12.5), (1, 0.5, 7.5), (4, 1.0, 2.5)]
 )

@@ -16,7 +16,6 @@ from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.replaying.replay import replay
 from foretrace.transforms.batching.batch_size import batch_size
-from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.compute.amp.amp import amp
 from foretrace.transforms.compute.channels_last import channels_last
 from foretrace.transforms.compute.fused_optimizer import fused_optimizer
@@ -91,6 +90,18 @@ def test_another_type_takes_its_time_alone() -> None:
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == [100, 7_500, 1_500, 400, 900]
+
+
+def test_what_was_warm_in_the_job_stays_warm_in_its_new_form() -> None:
+    """Recorded 1,200, alone 2,400: a new kernel of 3,600 alone costs 1,800 in the job."""
+    before = [("aten::addmm", FP32, 2_400.0), ("aten::relu_", FP32, 400.0)]
+    after = [("aten::addmm", BF16, 3_600.0, 0), ("aten::relu", FP32, 400.0, 1)]
+    graph = attach(linear_job(), calibration(before, {CHANGE: after}))
+
+    changed = apply_measured(graph, channels_last)
+
+    assert changed is not None
+    assert changed.tasks["work_ns"].tolist() == [100, 1_500, 300, 400, 900]
 
 
 def test_new_operators_follow_what_they_follow_in_the_list() -> None:
@@ -253,25 +264,6 @@ def test_equal_timings_change_nothing(times: list[tuple[float, float]]) -> None:
 
     assert changed is not None
     assert changed.tasks["work_ns"].tolist() == graph.tasks["work_ns"].tolist()
-
-
-def test_accumulated_gradients_take_what_was_measured() -> None:
-    """Two sums and a scaling per further batch, at the pace of the recording."""
-    graph = with_after(
-        ("aten::add_", FP32, 70.0, -1),
-        ("aten::add_", FP32, 140.0, -1),
-        ("aten::div", FP32, 35.0, -1),
-        change="gradient_accumulation(k=2)",
-    )
-    phases = ["forward", "forward", "forward", "backward", "optimizer"]
-    tasks = graph.tasks.assign(phase=pd.Categorical(phases))
-    graph = replace(graph, tasks=tasks)
-
-    changed = gradient_accumulation(graph, k=2)
-
-    added = changed.tasks.iloc[-1]
-    assert (added["work_ns"], added["cost"]) == (round(245 * 1_600 / 1_400), "measured")
-    assert changed.tasks["work_ns"].sum() == 2 * 1_700 + 900 + added["work_ns"]
 
 
 def test_a_calibration_for_other_shapes_is_not_taken() -> None:

@@ -177,7 +177,7 @@ def test_damage_never_escapes_as_another_error(place: int, flip: int) -> None:
     [
         ("amp", amp, True),
         ('amp(dtype="bf16")', amp, True),
-        ("amp(dtype='fp16', attention='flash2')", partial(amp, dtype="fp16"), True),
+        ("amp(dtype='fp16', attention=None)", partial(amp, dtype="fp16"), True),
         ("amp", partial(amp, dtype="fp16"), False),
         ("batch_size(recorded=None, n=16)", partial(batch_size, n=16), True),
         ("batch_size(recorded=4, n=16)", partial(batch_size, n=16), False),

@@ -14,8 +14,8 @@ from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.memory.activation_checkpoint import (
-    SAVED_NS,
-    SEGMENT_NS,
+    SAVED_TENSOR,
+    SEGMENT,
     activation_checkpoint,
     blocks,
 )
@@ -69,7 +69,7 @@ def test_each_block_is_computed_again_just_before_its_backward() -> None:
         *("checkpoint (predicted)", "mm 0", "relu 0", "mm backward 0"),
     ]
     extra = replay(changed).step_ns - replay(before).step_ns
-    assert extra == 2 * SEGMENT_NS + 100 + 10 + 20 + 300
+    assert extra == 2 * SEGMENT.value + 100 + 10 + 20 + 300
 
 
 def test_every_tensor_that_is_kept_goes_through_hooks() -> None:
@@ -85,7 +85,7 @@ def test_every_tensor_that_is_kept_goes_through_hooks() -> None:
     changed = activation_checkpoint(graph, modules="fc")
 
     once = changed.tasks[changed.tasks["name"] == "checkpoint (predicted)"]
-    assert once["work_ns"].tolist() == [SEGMENT_NS + 3 * SAVED_NS]
+    assert once["work_ns"].tolist() == [SEGMENT.value + 3 * SAVED_TENSOR.value]
 
 
 def test_the_modules_can_be_named() -> None:

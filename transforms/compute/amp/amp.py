@@ -9,6 +9,7 @@ from foretrace.errors import TransformError
 from foretrace.graph.state import Autocast
 from foretrace.transforms.compute.amp.cpu import amp_on_host
 from foretrace.transforms.compute.amp.cuda import amp_on_device
+from foretrace.transforms.costs.attention_library import Library, find_library
 from foretrace.transforms.costs.peak_memory import keep
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
@@ -24,7 +25,7 @@ HALVED = ("conv", "gemm", "attention", "pool")
 """Operators that keep 16-bit inputs for backward; fp32 norms and losses do not."""
 
 
-def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Graph:
+def amp(graph: Graph, *, dtype: str = "bf16", attention: str | None = None) -> Graph:
     """Run matrix products and convolutions in 16 bits under autocast.
 
     Parameters
@@ -35,8 +36,10 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
         "bf16", or "fp16", which adds a gradient scaler: it unscales the gradients and waits for
         the device once per step to see whether they were finite.
     attention
-        Kernels that fused fp32 attention becomes: those of the software after the change.
-        "flash2" is today's; a stack of 2022 or 2023 has "flash1".
+        Kernels that fused fp32 attention becomes: those of the software after the change, one of
+        "flash1", "flash2", "flash3" and "mem_efficient". Without it, what the recording tells:
+        its 16-bit attention kernels, its device, its version of torch ("flash2" from 2.2 on).
+        Where it tells nothing "flash2" is taken, and "flash1" lies in the interval.
 
     Notes
     -----
@@ -57,13 +60,14 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str = "flash2") -> Grap
     [['prior', 200000], ['prior', 2000]]
     """
     choice("dtype", dtype, DTYPES)
-    choice("attention", attention, ATTENTION)
+    library = find_library(graph) if attention is None else Library(attention, "the question")
+    choice("attention", library.name, ATTENTION)
     if graph.state.autocast is not None:
         raise TransformError("nothing to change: amp was applied to this job already")
     changed = apply_measured(graph, partial(amp, dtype=dtype, attention=attention))
     if changed is None:
-        rule = partial(amp_on_device, attention=attention) if has_device(graph) else amp_on_host
+        rule = partial(amp_on_device, library=library) if has_device(graph) else amp_on_host
         changed = rule(graph, dtype=dtype)
-    changed = changed.with_state(autocast=Autocast(dtype, attention))
+    changed = changed.with_state(autocast=Autocast(dtype, library.name))
     text = f"amp: matrix products and convolutions run in {dtype}"
     return add_note(keep(changed, 0.5, *HALVED), text)

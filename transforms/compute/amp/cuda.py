@@ -10,6 +10,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.transforms.compute.amp.grad_scaler import add_scaler
+from foretrace.transforms.costs.attention_library import Library, assumed_share
 from foretrace.transforms.costs.devices import Hardware, hardware
 from foretrace.transforms.costs.kernel_names import MATRIX, classes, precisions
 from foretrace.transforms.costs.operators import autocast
@@ -31,6 +32,8 @@ from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import within_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
@@ -98,7 +101,7 @@ class _Kernels:
         return self.touched & wide & np.isin(self.classes, names)
 
 
-def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
+def amp_on_device(graph: Graph, dtype: str, library: Library) -> Graph:
     """Return *graph* under autocast to *dtype* on its accelerator."""
     kernels = _Kernels(graph)
     device = hardware(graph)
@@ -114,12 +117,10 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
             "matrix products is not in 16 bits already"
         )
     update = _update(graph)
-    scaled = _scale_kernels(graph, kernels, device, dtype, attention)
+    scaled = _scale_kernels(graph, kernels, device, dtype, library)
     scaled = _weight_casts(scaled, kernels, matrix, update)
     scaled = _norm_casts(scaled, kernels)
-    notes = [f"amp: attention kernels after the change are {attention}"] * bool(
-        (heavy & ~matrix).any()
-    )
+    notes = [_say_library(library)] if (heavy & ~matrix).any() else []
     if dtype == "fp16" and update is not None:
         scaled = add_scaler(scaled, update)
         notes.append("amp: the gradient scaler waits for the device once per step")
@@ -131,7 +132,7 @@ def amp_on_device(graph: Graph, dtype: str, attention: str) -> Graph:
 
 
 def _scale_kernels(
-    graph: Graph, kernels: _Kernels, device: Hardware | None, dtype: str, attention: str
+    graph: Graph, kernels: _Kernels, device: Hardware | None, dtype: str, library: Library
 ) -> Graph:
     """Scale every class of kernels by its own rule."""
     floor = floor_ns(graph)
@@ -150,7 +151,7 @@ def _scale_kernels(
         (matrix & is_tf32, tf32),
         (matrix & is_fp32 & ~winograd, simt),
         (matrix & is_fp32 & winograd, spared),
-        (kernels.of("attention") & is_fp32, attention_speedup(attention, dtype, device)),
+        *_attention_rule(kernels, device, dtype, library),
         (kernels.of("pointwise", "reduce") & is_fp32 & ~kernels.kept_wide, memory),
         (batch_norm & is_fp32, norm),
     )
@@ -159,6 +160,24 @@ def _scale_kernels(
         new = shorten(work, 1 / speedup, floor)
         graph = scale(graph, where, new / np.maximum(work, 1), cost=source)
     return graph
+
+
+def _attention_rule(
+    kernels: _Kernels, device: Hardware | None, dtype: str, library: Library
+) -> Iterator[tuple[Mask, Cost]]:
+    """Yield the fp32 attention kernels, where there are any, and their gain."""
+    where = kernels.of("attention") & (kernels.precisions == "fp32")
+    if where.any():
+        share = None
+        if device is not None and not library.known_by:
+            share = assumed_share(library.name, device)
+        yield where, attention_speedup(library.name, dtype, device, share)
+
+
+def _say_library(library: Library) -> str:
+    text = f"amp: attention kernels after the change are {library.name}"
+    told = "" if library.known_by == "the question" else f" ({library.known_by})"
+    return text + (told if library.known_by else " (today's: the recording does not tell)")
 
 
 def _update(graph: Graph) -> Update | None:

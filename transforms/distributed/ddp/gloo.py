@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.transforms.collectives.all_reduces import PREFIX
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.rules import machine_rate
 from foretrace.transforms.distributed.common.link_credit import credit_ns, spend_credit
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
@@ -47,6 +48,20 @@ COPY_NS_PER_BYTE = 0.2
 to 0.7 ns per byte longer than one without; 0.4 both ways, set by eye on the development runs."""
 ISSUE_NS = 100_000
 """Host time of ``c10d::allreduce_``, which only issues (profiles of a rank: 0.02 to 0.2 ms)."""
+WAKE = Assumed(
+    "time to wake the thread that sleeps on a collective, over the cluster file's",
+    *(1.0, 0.25, 1.0),
+    "one tick of the scheduler: 4 ms at 250 per second, 1 ms at 1,000 (presets: 4 ms)",
+    ("development runs of DDP, models conv, gpt and mlp",),
+    more_is_longer=True,
+)
+BUCKET = Assumed(
+    "cost of a bucket behind computing, over the cluster file's",
+    *(1.0, 0.3, 2.0),
+    "300 us in the presets, set by eye on the development runs",
+    ("development runs of DDP, models conv, gpt and mlp",),
+    more_is_longer=True,
+)
 CAST_BYTES = 6
 """A cast between 32 and 16 bits moves 6 bytes per element."""
 WIDTH = 4
@@ -124,7 +139,8 @@ def _cast_ns(graph: Graph, sizes: Sequence[int]) -> npt.NDArray[np.int64]:
 
 def _link_ns(graph: Graph, plan: ExchangePlan, ready: Rows) -> Rows:
     """Return how long each transfer occupies the link, what a shaped link lends taken off."""
-    bucket_ns = 1000 * plan.placed.cluster.host.bucket_us
+    bucket_us = plan.placed.cluster.host.bucket_us
+    bucket_ns = 1000 * bucket_us * (BUCKET.now() if bucket_us else 1.0)
     work = np.array([exchange.cost.ns + bucket_ns for exchange in plan.exchanges], np.float64)
     lent_ns = credit_ns(plan.placed.cluster)
     if not lent_ns:
@@ -139,4 +155,5 @@ def _link_ns(graph: Graph, plan: ExchangePlan, ready: Rows) -> Rows:
 
 def wake_ns(cluster: Cluster) -> int:
     """Return the time from the end of a collective to the return of a thread that waits for it."""
-    return round(1000 * cluster.host.wake_us)
+    wake_us = cluster.host.wake_us
+    return round(1000 * wake_us * (WAKE.now() if wake_us else 1.0))

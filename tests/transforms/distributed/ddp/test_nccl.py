@@ -15,7 +15,7 @@ from foretrace.transforms.batching.gradient_accumulation import gradient_accumul
 from foretrace.transforms.cluster.presets import load_cluster
 from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.distributed.common.overlap import (
-    OVERLAP_SHARE,
+    OVERLAP,
     TRANSFER_SHARE,
     overlap_share,
 )
@@ -194,5 +194,5 @@ def test_what_nccl_leaves_to_kernels_is_known_of_some_devices() -> None:
     assert network is not None
     assert (network.compute_share, network.transfer_share) == (0.58, TRANSFER_SHARE)
     assert network.members == ((NCCL, 0),)
-    assert overlap_share(gpu_job(device="Mystery")) == OVERLAP_SHARE
+    assert overlap_share(gpu_job(device="Mystery")) == OVERLAP.value
     assert "of the A100 only" in " ".join(changed(gpu_job(device="Tesla V100-SXM2-16GB")).notes)
