@@ -40,7 +40,7 @@ def main() -> None:
     study = run_study(listed, STUDY.parent)
     distributed = run_distributed(listed, STUDY.parent)
     table = join_tables(error_table(study.pairs), error_table(validating_pairs(distributed)))
-    text = page(study, table)
+    text = page(study, table, listed["held_out_looks"])
     write_atomically(ERRORS, toml(table).encode())
     write_atomically(PAGE, text.encode())
     draw_accuracy(judged(study.pairs), PICTURE)
@@ -69,14 +69,16 @@ def join_tables(table: Table, more: Table) -> Table:
         both[hardware] = {
             source: dict(sorted(merged.items())) for source, merged in sources.items()
         }
-    return both
+    evidence = {**more.get("evidence", {}), **table.get("evidence", {})}
+    return {**both, "evidence": dict(sorted(evidence.items()))} if evidence else both
 
 
 def quote(readme: str, accuracy: str) -> str:
-    """Return *readme* with the medians and means of the page *accuracy* between its marks."""
+    """Return *readme* with the medians of the page *accuracy* between its marks."""
     before, _, rest = readme.partition(BEGIN)
     _, _, after = rest.partition(END)
-    said = [line for line in accuracy.splitlines() if line.lstrip("- ").startswith(("Med", "Mean"))]
+    heads = ("Median |error| over", "- CPU", "- GPU")
+    said = [line for line in accuracy.splitlines() if line.startswith(heads)]
     sentences = "\n".join(f"- {line.removeprefix('- ')}" for line in said)
     return f"{before}{BEGIN}\n{sentences}\n{END}{after}"
 
@@ -90,14 +92,27 @@ def toml(table: Mapping[str, Any]) -> str:
 def _toml_lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     """Yield a heading and the plain values of *table*, then the tables inside it.
 
-    >>> list(_toml_lines({"a": {"b": 1, "c": {"d": 2}}}, ()))
-    ['', '[a]', 'b = 1', '', '[a.c]', 'd = 2']
+    >>> list(_toml_lines({"a": {"b": 1, "c": {"d": "x"}, "e": [{"f": 2}]}}, ()))
+    ['', '[a]', 'b = 1', '', '[a.c]', "d = 'x'", '', '[[a.e]]', 'f = 2']
     """
-    plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+    plain = {key: value for key, value in table.items() if not _holds_tables(value)}
     if plain:
-        yield from ("", f"[{'.'.join(path)}]", *(f"{key} = {plain[key]}" for key in plain))
+        yield from ("", f"[{'.'.join(path)}]", *_toml_values(plain))
     for key in (key for key in table if key not in plain):
-        yield from _toml_lines(table[key], (*path, key))
+        if isinstance(table[key], dict):
+            yield from _toml_lines(table[key], (*path, key))
+            continue
+        for row in table[key]:
+            yield from ("", f"[[{'.'.join((*path, key))}]]", *_toml_values(row))
+
+
+def _toml_values(row: Mapping[str, Any]) -> Iterator[str]:
+    return (f"{key} = {value!r}" for key, value in row.items())
+
+
+def _holds_tables(value: Any) -> bool:
+    """Tell whether *value* is a table, or a list of them."""
+    return isinstance(value, dict) or (isinstance(value, list) and isinstance(value[0], dict))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.validation_scope import describe_setting
+from foretrace.analysis.validation_scope import describe_place
 from foretrace.graph.build import build
 from foretrace.replaying.replay import replay
 from foretrace.tracer.readers.load import load
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from foretrace.analysis.validation_scope import Place
     from foretrace.graph.model import Graph
 
 MS = 1e6
@@ -78,7 +79,7 @@ class MoreRow:
     calibrated_on: str | None = None
     calibrated_ms: float | None = None
     gb_per_s: float | None = None
-    setting: str = ""
+    place: Place | None = None
 
     def error(self, predicted_ms: float) -> float:
         """Signed relative error of a prediction."""
@@ -118,7 +119,7 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
         return replay(moved).step_ns * ratio / MS
 
     rate = _fit_rate(lambda each: step_ms("8 before", each), published_ms["8 before"])
-    where = {what: describe_setting(base, job) for what, job in jobs.items()}
+    where = {what: _place(base, job) for what, job in jobs.items()}
     return [
         MoreRow(
             year,
@@ -126,7 +127,7 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
             published_ms["8 before"],
             published_ms["4"],
             step_ms("8 before"),
-            setting=where["8 before"],
+            place=where["8 before"],
         ),
         MoreRow(
             year,
@@ -140,6 +141,12 @@ def more_rows(traces: Path, year: str) -> list[MoreRow]:
             where["8 after"],
         ),
     ]
+
+
+def _place(base: Graph, job: Graph) -> Place:
+    return describe_place(
+        base, job, (replay(base).breakdown("kind"), replay(job).breakdown("kind"))
+    )
 
 
 def _fit_rate(step_ms: Callable[[float], float], measured_ms: float) -> float:

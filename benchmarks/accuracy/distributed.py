@@ -79,7 +79,9 @@ def _own(wanted: dict[str, Any], folder: Path) -> dict[str, Any]:
         for cell in read_cells(archive)
     ]
     with stage(f"predicting {len(cells)} cells"):
-        rows, unforeseen = network_rows(cells, wanted.get("held_out", ()))
+        rows, unforeseen = network_rows(
+            cells, wanted.get("held_out", ()), wanted.get("tuned_on", ())
+        )
     return {"cells": tuple(rows), "unforeseen": unforeseen, "sweeps": tuple(sweep_rows(cells))}
 
 
@@ -125,6 +127,7 @@ def validating_pairs(study: Distributed) -> list[MeasuredPair]:
 
 
 def _pair_of(row: MoreRow) -> MeasuredPair:
+    """Return a row as a pair: what NCCL costs kernels was tuned on traces of this job (P11)."""
     return MeasuredPair(
         name=f"NERSC {row.year}, {row.what}",
         model=f"unet-{row.year}",
@@ -136,5 +139,7 @@ def _pair_of(row: MoreRow) -> MeasuredPair:
         after_ns=1e6 * row.measured_ms,
         rule_ns=1e6 * row.nominal_ms,
         paper_ns=None,
-        where=row.setting,
+        where=row.place.workers if row.place else "",
+        place=row.place,
+        tuned_on=True,
     )

@@ -16,7 +16,7 @@ from benchmarks.accuracy.distributed_tables import (
 from benchmarks.accuracy.error_table import coverage
 from benchmarks.accuracy.markdown import spread_cell, spread_sentence, table
 from benchmarks.accuracy.shaped_links import EASY, JUDGED_MBIT, pair_rows
-from foretrace.analysis.prediction import LEVEL
+from foretrace.analysis.prediction_interval import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.analysis.prediction import LEVEL, interval
-from foretrace.analysis.validated_errors import FEWEST_PAIRS, HARDWARE, combine
+from foretrace.analysis.evidence import FEWEST_PAIRS
+from foretrace.analysis.prediction_interval import LEVEL, interval
+from foretrace.analysis.validated_errors import HARDWARE, combine
 from foretrace.transforms.edit.provenance import MEASURED, RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.validation_scope import Place
 
 Table = dict[str, Any]
 
@@ -26,23 +28,47 @@ Table = dict[str, Any]
 def error_table(pairs: Iterable[MeasuredPair]) -> Table:
     """Return what `validated.load_table` reads, from all conclusive pairs.
 
-    Held-out pairs are left out, and so are pairs of several transforms: those judge how errors
-    combine. Of a pair that compares a part of the device time, the error is that of the part; of
-    a step it is no larger.
+    Held-out pairs count as evidence only, and pairs of several transforms nowhere: those judge how
+    errors combine. Of a pair that compares a part of the device time, the error is a share of the
+    step where that is known, else of the part: of a step it is no larger. What cannot be foreseen
+    has its own error, and is evidence of nothing.
     """
-    judged = [p for p in pairs if p.is_foreseen and p.is_conclusive and not p.held_out]
+    conclusive = [pair for pair in pairs if pair.is_conclusive]
+    judged = [pair for pair in conclusive if pair.is_foreseen and not pair.held_out]
     table: Table = {"gpu": {}, "cpu": {}, "pooled": {}}
-    for (hardware, source), rows in _by_source(judged):
-        single = [row for row in rows if len(row.transforms) == 1]
-        names = sorted({row.transforms[0] for row in single})
-        by_name = {name: [r for r in single if r.transforms == (name,)] for name in names}
+    for (hardware, source), rows in _by_source([p for p in conclusive if not p.held_out]):
+        every = [row for row in rows if len(row.transforms) == 1]
+        single = [row for row in every if row.is_foreseen]
+        names = sorted({row.transforms[0] for row in every})
+        by_name = {name: [r for r in every if r.transforms == (name,)] for name in names}
         errors = {n: _errors(rows) for n, rows in by_name.items() if len(rows) >= FEWEST_PAIRS}
         if errors:
             table[hardware][source] = errors
+        if errors and single:
             table["pooled"].setdefault(hardware, {})[source] = _quantile(_misses(single))
     missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
     table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
+    table["evidence"] = _evidence([pair for pair in conclusive if pair.is_foreseen])
     return table
+
+
+def _evidence(pairs: Sequence[MeasuredPair]) -> Table:
+    """Return what-if → where conclusive pairs tested it alone, and how many of them are untuned.
+
+    Held-out pairs are the best of them.
+    """
+    counts: dict[str, dict[tuple[Place, str], list[int]]] = {}
+    for (_, source), rows in _by_source(pairs):
+        for row in (row for row in rows if len(row.transforms) == 1):
+            at = counts.setdefault(row.transforms[0], {})
+            at.setdefault((row.tested_at, source), [0, 0])[row.tuned_on] += 1
+    return {
+        name: [
+            {**place._asdict(), "source": source, "untuned": untuned, "tuned": tuned}
+            for (place, source), (untuned, tuned) in sorted(at.items())
+        ]
+        for name, at in sorted(counts.items())
+    }
 
 
 def _by_source(
@@ -71,7 +97,7 @@ def _misses(rows: Iterable[MeasuredPair]) -> list[float]:
 
     That is what an interval around a prediction has to span; an error is a share of the measured.
     """
-    return [abs(row.after_ns / row.predicted_ns - 1) for row in rows]
+    return [row.miss for row in rows]
 
 
 def _quantile(misses: Sequence[float]) -> float:
@@ -114,7 +140,7 @@ def coverage(pairs: Sequence[MeasuredPair]) -> list[IntervalCoverage]:
 def _holds(row: MeasuredPair, source: str, table: Table) -> bool:
     """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
     made = [(name, source) for name in row.transforms]
-    error = combine(made, table, row.hardware, row.where)
+    error = combine(made, table, row.tested_at)
     share = math.hypot(error.of(row.predicted_ns / row.before_ns), row.replay_error)
     low, high = interval(row.predicted_ns, row.step_interval, share)
     return low <= row.after_ns <= high

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from benchmarks.accuracy.constants import constants
 from benchmarks.accuracy.error_table import coverage
-from benchmarks.accuracy.markdown import spread_cell, spread_sentence
+from benchmarks.accuracy.headlines import in_short
+from benchmarks.accuracy.markdown import spread_cell
+from benchmarks.accuracy.markdown import table as markdown_table
 from benchmarks.accuracy.tables import (
     identity,
     other_devices,
@@ -15,12 +16,13 @@ from benchmarks.accuracy.tables import (
     public_pairs,
     recorded_pairs,
 )
+from foretrace.analysis.evidence import FEWEST_PAIRS, list_tested
 from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
-from foretrace.analysis.prediction import LEVEL
-from foretrace.analysis.validated_errors import ENOUGH_PAIRS, FEWEST_PAIRS, HARDWARE
+from foretrace.analysis.prediction_interval import LEVEL
+from foretrace.analysis.validated_errors import ENOUGH_PAIRS, HARDWARE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.accuracy.error_table import Table
     from benchmarks.accuracy.rows import AccuracyStudy
@@ -33,8 +35,8 @@ PICTURE = (
 BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 
-def page(study: AccuracyStudy, table: Table) -> str:
-    """Return the accuracy page."""
+def page(study: AccuracyStudy, table: Table, looks: int) -> str:
+    """Return the accuracy page; held-out models were looked at in *looks* campaigns."""
     sections = [
         "# How far off it is",
         "",
@@ -42,14 +44,16 @@ def page(study: AccuracyStudy, table: Table) -> str:
         "Times are milliseconds of one step; errors are signed percent of the measured value.",
         "",
         *_absent(study),
-        *_in_short(study.pairs),
+        *in_short(study.pairs, looks),
         PICTURE,
         "",
-        *_by_what_if(study.pairs),
+        *_by_what_if(study.pairs, looks),
         *public_pairs(study),
         *other_devices(study.pairs),
         *_intervals(study.pairs),
         *_validated(table),
+        *_evidence(table),
+        *constants(),
         *recorded_pairs(study.pairs),
         *parts(study.parts),
         *identity(study.identities),
@@ -73,57 +77,17 @@ def judged(rows: Sequence[MeasuredPair]) -> list[MeasuredPair]:
     return [row for row in rows if row.is_conclusive and row.is_foreseen and row.is_of_one_device]
 
 
-def _kinds(pairs: Sequence[MeasuredPair]) -> list[tuple[str, list[MeasuredPair]]]:
-    """Return the judged pairs: recorded here, recorded here and held out, public."""
-    own = [row for row in pairs if row.is_recorded_here]
-    return [
-        ("own", judged([row for row in own if not row.held_out])),
-        ("held-out", judged([row for row in own if row.held_out])),
-        ("public", judged([row for row in pairs if not row.is_recorded_here])),
-    ]
-
-
-def _in_short(pairs: Sequence[MeasuredPair]) -> list[str]:
-    text = ["## In short", ""]
-    for whose, judged in _kinds(pairs):
-        big = [row for row in judged if row.is_big]
-        for label, rows in ((f"where {BIG}", big), ("all", judged)):
-            if rows:
-                signs = f"right sign in {sum(map(_has_right_sign, rows))}"
-                text.append(
-                    f"- Median |error| over {len(rows)} {whose} pairs ({label}): "
-                    f"{_headline(rows)}; {signs}."
-                )
-    public = _kinds(pairs)[2][1]
-    if public:
-        text.append(
-            f"- Mean |error| over {len(public)} public pairs: "
-            f"{np.mean([abs(row.error) for row in public]):.1%}; "
-            f"no change {np.mean([abs(row.null_error) for row in public]):.1%}."
-        )
-    return [*text, "- Each also stands for itself below, beside two null models.", ""]
-
-
-def _headline(rows: Sequence[MeasuredPair]) -> str:
-    by_rule = [row.rule_error for row in rows]
-    nulls: dict[str, Iterable[float | None]] = {
-        "no change": [row.null_error for row in rows],
-        "paper": [row.paper_error for row in rows],
+def _kinds(pairs: Sequence[MeasuredPair]) -> dict[str, list[MeasuredPair]]:
+    """Return the judged pairs recorded here: not tuned on, held out, tuned on."""
+    own = judged([row for row in pairs if row.is_recorded_here])
+    return {
+        "untuned": [row for row in own if not row.held_out and not row.tuned_on],
+        "held-out": [row for row in own if row.held_out],
+        "tuned": [row for row in own if row.tuned_on],
     }
-    if all(row.calibrated_ns is None for row in rows):
-        return spread_sentence({"predicted": by_rule, **nulls})
-    calibrated = [row.error for row in rows]
-    return spread_sentence({"with calibration": calibrated, "without": by_rule, **nulls})
 
 
-def _has_right_sign(row: MeasuredPair) -> bool:
-    """Whether the prediction goes the way the measurement went, where that exceeds the noise."""
-    noise = max(abs(row.noise or 0.0), 0.01)
-    real = row.after_ns / row.before_ns - 1
-    return abs(real) <= noise or real * (row.predicted_ns / row.before_ns - 1) > 0
-
-
-def _by_what_if(pairs: Sequence[MeasuredPair]) -> list[str]:
+def _by_what_if(pairs: Sequence[MeasuredPair], looks: int) -> list[str]:
     text = [
         "## By what-if",
         "",
@@ -132,14 +96,14 @@ def _by_what_if(pairs: Sequence[MeasuredPair]) -> list[str]:
         f"Pairs of {', '.join(UNPREDICTED)} count nowhere: generated code cannot be foreseen.",
         "",
     ]
-    own, held_out, _public = _kinds(pairs)
     titles = {
-        "own": "Pairs recorded by this project",
-        "held-out": "Held-out models: recorded and predicted once, after the rules were fixed",
+        "untuned": "Pairs recorded by this project, not tuned on",
+        "held-out": f"Held-out models, not tuned on, looked at in {looks} campaigns",
+        "tuned": "Pairs recorded by this project, tuned on",
     }
-    for whose, judged in (own, held_out):
-        big = [row for row in judged if row.is_big]
-        for label, rows in ((f"where {BIG}", big), ("all", judged)):
+    for whose, rows_of in _kinds(pairs).items():
+        big = [row for row in rows_of if row.is_big]
+        for label, rows in ((f"where {BIG}", big), ("all", rows_of)):
             if rows:
                 text += [f"### {titles[whose]}, {label}", "", *_what_if_table(rows), ""]
     return text
@@ -203,12 +167,12 @@ def _validated(table: Table) -> list[str]:
         "Pairs that compare a part of the device time count with the error of that part.",
         "Pairs of what-ifs for several workers are those of accuracy-distributed.md.",
         "*All* counts the others.",
-        f"A transform with fewer than {FEWEST_PAIRS} conclusive pairs is `unvalidated`.",
-        f"With fewer than {ENOUGH_PAIRS} it takes the error of *all*, where that is larger.",
+        f"A transform with fewer than {ENOUGH_PAIRS} pairs, or none at the place asked about,",
+        "takes the error of *all*, where that is larger.",
     ]
     if missed := table.get("unvalidated"):
         text.append(
-            f"An unvalidated one may miss {missed['missed']:.0%} of the change it predicts."
+            f"Where nothing validates it, it may miss {missed['missed']:.0%} of the change as well."
         )
     text += [
         "",
@@ -225,3 +189,23 @@ def _validated(table: Table) -> list[str]:
             if (share := pooled.get(hardware, {}).get(source)) is not None:
                 text.append(f"| {hardware} | *all* | {source} | | | {share:.1%} |")
     return [*text, ""]
+
+
+def _evidence(evidence: Table) -> list[str]:
+    """Return where each what-if was tested, pairs that were tuned on apart."""
+    rows = [
+        (name, str(each.place), each.source, str(each.untuned), str(each.tuned))
+        for name in evidence.get("evidence", {})
+        for each in list_tested(name, "", evidence)
+    ]
+    return [
+        "## What may call itself validated, and where",
+        "",
+        f"An answer is `validated` where at least {FEWEST_PAIRS} pairs that nothing was tuned on",
+        "tested each of its what-ifs at the same kind of place: vendor and generation, whole",
+        "steps, what sets the pace, the library of attention, for several workers their network.",
+        "It is `tested elsewhere` where such pairs exist, but at another kind of place.",
+        "",
+        *markdown_table(("what-if", "place", "costs", "not tuned on", "tuned on"), rows),
+        "",
+    ]

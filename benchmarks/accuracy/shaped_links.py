@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from benchmarks.shaped_network.cell_archive import Cell
+    from foretrace.analysis.validation_scope import Place
     from foretrace.graph.model import Graph
 
 JUDGED_MBIT = 1000
@@ -55,9 +56,10 @@ class NetworkRow:
     noise: float
     problems: tuple[str, ...] = ()
     held_out: bool = False
+    tuned_on: bool = False
     step_interval: tuple[float, float] = (1.0, 1.0)
     replay_error: float = 0.0
-    setting: str = ""
+    place: Place | None = None
 
     @property
     def error(self) -> float:
@@ -91,9 +93,9 @@ class NetworkRow:
 
 
 def network_rows(
-    cells: Iterable[Cell], held_out: Collection[str] = ()
+    cells: Iterable[Cell], held_out: Collection[str] = (), tuned_on: Collection[str] = ()
 ) -> tuple[list[NetworkRow], dict[str, str]]:
-    """Predict every cell that trains a model; models in *held_out* are marked.
+    """Predict every cell that trains a model; models *held_out* and *tuned_on* are marked.
 
     Also return the names of cells that no what-if foresees, with the reason.
     """
@@ -103,7 +105,8 @@ def network_rows(
         if cell.scheme not in SCENARIOS:
             continue
         try:
-            rows.append(replace(cell_row(cell), held_out=cell.model in held_out))
+            is_held_out, is_tuned_on = cell.model in held_out, cell.model in tuned_on
+            rows.append(replace(cell_row(cell), held_out=is_held_out, tuned_on=is_tuned_on))
         except TransformError as error:
             problems[cell.name] = str(error)
     return rows, problems
@@ -132,7 +135,7 @@ def cell_row(cell: Cell) -> NetworkRow:
         problems=cell.problems,
         step_interval=prediction.step_interval,
         replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
-        setting=prediction.setting,
+        place=prediction.place,
     )
 
 
@@ -200,7 +203,9 @@ def pair_rows(rows: Iterable[NetworkRow]) -> list[MeasuredPair]:
             paper_ns=row.series_ns,
             step_interval=row.step_interval,
             replay_error=row.replay_error,
-            where=row.setting,
+            where=row.place.workers if row.place else "",
+            place=row.place,
+            tuned_on=row.tuned_on,
             held_out=row.held_out,
         )
         for row in rows

@@ -50,7 +50,9 @@ def read_list(path: Path) -> dict[str, Any]:
 
 def run_study(listed: dict[str, Any], folder: Path) -> AccuracyStudy:
     """Replay and predict everything that *listed* names; its archives lie in *folder*."""
-    study = _Collector(folder.parent / listed["shared"], listed.get("held_out", ()))
+    study = _Collector(
+        folder.parent / listed["shared"], listed.get("held_out", ()), listed.get("tuned_on", ())
+    )
     for entry in listed.get("identity", ()):
         study.identity(entry)
     for entry in listed.get("pair", ()):
@@ -64,9 +66,9 @@ def run_study(listed: dict[str, Any], folder: Path) -> AccuracyStudy:
 class _Collector:
     """Gathers rows; keeps each graph of the public set, since pairs share recordings."""
 
-    def __init__(self, shared: Path, held_out: Collection[str]) -> None:
+    def __init__(self, shared: Path, held_out: Collection[str], tuned_on: Collection[str]) -> None:
         self._shared = shared
-        self._held_out = held_out
+        self._held_out, self._tuned_on = held_out, tuned_on
         self._graphs: dict[str, Graph] = {}
         self._identities: list[IdentityRow] = []
         self._parts: list[PartRow] = []
@@ -108,9 +110,9 @@ class _Collector:
             except ForetraceError as error:
                 self._problems[pair.name] = str(error)
             else:
-                held_out = pair.model in self._held_out
                 name = self._new_name(row.name)
-                self._pairs.append(replace(row, name=name, held_out=held_out))
+                held_out, tuned = (pair.model in of for of in (self._held_out, self._tuned_on))
+                self._pairs.append(replace(row, name=name, held_out=held_out, tuned_on=tuned))
                 self._identities.append(replace(unchanged, trace=name))
 
     def _new_name(self, name: str) -> str:
@@ -196,6 +198,7 @@ def _step_row(validation: Validation, before: Graph, scenario: Scenario) -> Meas
         rule_ns=prediction.predicted_ns,
         paper_ns=validation.null_paper_ns,
         step_interval=prediction.step_interval,
+        place=prediction.place,
         replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
     )
 
@@ -240,7 +243,8 @@ def _public_row(entry: dict[str, Any], before: Graph, after: Graph) -> MeasuredP
 
 def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> MeasuredPair:
     """Return a row about a part of the device time, as `MEASURES` takes it from a graph."""
-    part_ns = MEASURES[measure]
+    part_ns, prediction = MEASURES[measure], predict(before, scenario)
+    place = prediction.place
     return MeasuredPair(
         name="",
         model="",
@@ -252,6 +256,8 @@ def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> 
         after_ns=part_ns(after),
         rule_ns=part_ns(apply(before, scenario)),
         paper_ns=_paper_ns(part_ns, before, scenario),
+        place=place._replace(measure=measure) if place else None,
+        step_ns=prediction.predicted_ns if measure == "optimizer" else None,
     )
 
 

@@ -11,6 +11,7 @@ from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.explain import sum_path_by_cause
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.scenario_sweep import replay_each
+from foretrace.analysis.settling import Settling, settle
 from foretrace.errors import ForetraceError
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Advisory:
     """All advice for one job, best first; what does not apply stands with its reason.
 
     ``limits`` is what a step consists of now, ``combinations`` were replayed, not added up.
-    ``doubts`` and ``warnings`` hold for every prediction made from this recording.
+    ``doubts`` and ``warnings`` hold for every prediction made from this recording; ``settling``
+    says what would settle the questions that the intervals leave open.
     """
 
     measured: Measured
@@ -64,6 +66,7 @@ class Advisory:
     inapplicable: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     doubts: tuple[Doubt, ...] = ()
+    settling: tuple[Settling, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,7 @@ def advise_from(baseline: Baseline) -> Advisory:
     groups = _group([each.trial for each in best])
     together, _ = _try_all(baseline, [_join(group) for group in groups], made)
     every = [each.advice for each in successes]
+    for_speed = [each.prediction for each in _rank(a for a in every if a.saves == "time")]
     return Advisory(
         measured=baseline.measured,
         limits=sum_path_by_cause(baseline.timeline),
@@ -118,6 +122,7 @@ def advise_from(baseline: Baseline) -> Advisory:
         inapplicable=tuple((_text(trial), str(error)) for trial, error in refused),
         warnings=_warn(graph, every),
         doubts=baseline.doubts,
+        settling=settle(graph, for_speed),
     )
 
 

@@ -6,9 +6,10 @@ The unchanged job is replayed once, and a scenario once; whoever asks more of th
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.doubts import doubt_recording
 from foretrace.analysis.measured_step import measured_step
@@ -16,6 +17,7 @@ from foretrace.analysis.other_readings import read_otherwise
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.transforms.costs.activations import activations
+from foretrace.transforms.costs.assumed import read_as
 from foretrace.transforms.distributed.common.hidden_waits import hidden_waits, part_waits
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.provenance import samples_ratio
@@ -23,11 +25,14 @@ from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import apply, as_scenario, names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from foretrace.analysis.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.costs.activations import Activations
+    from foretrace.transforms.costs.assumed import Assumed
     from foretrace.transforms.measured.calibration import Calibration
     from foretrace.transforms.scenario import Scenario, ScenarioLike
 
@@ -64,6 +69,11 @@ class Baseline:
     def critical_path(self) -> dict[str, float]:
         """The ns of a replayed step by cause."""
         return self.timeline.breakdown("kind")
+
+    @cached_property
+    def alone(self) -> dict[Any, Any]:
+        """Predictions of single what-ifs, kept for the scenarios that they are part of."""
+        return {}
 
     @cached_property
     def activations(self) -> Activations | None:
@@ -154,10 +164,43 @@ class Experiment:
         before = replay(part_waits(graph, waits))
         return replay(apply(before.graph, self.scenario), like=before).step_ns / before.step_ns
 
+    @cached_property
+    def assumed_ratios(self) -> tuple[float, ...]:
+        """The same with the constants that no publication gives at the ends of their ranges.
+
+        Of those only that the scenario used: all at once that are known to make a step longer or
+        shorter, and each of the others alone.
+        """
+        used = self.changed.state.assumed
+        known = [each for each in used if each.more_is_longer is not None]
+        together = [
+            dict(zip(known, ends, strict=True))
+            for ends in zip(*map(_by_length, known), strict=True)
+        ]
+        alone = [{each: end} for each in used if each not in known for end in each.ends]
+        return tuple(map(self._ratio_at, [*together, *alone]))
+
+    def _ratio_at(self, values: Mapping[Assumed, float]) -> float:
+        """Return the ratio where constants have other *values*."""
+        if all(constant.value == value for constant, value in values.items()):
+            return self.ratio
+        before = self.baseline.timeline
+        with ExitStack() as stack:
+            for constant, value in values.items():
+                stack.enter_context(read_as(constant, value))
+            changed = apply(before.graph, self.scenario)
+        return replay(changed, like=before).step_ns / before.step_ns
+
     @property
     def samples(self) -> float:
         """How many times as many samples a step has afterwards."""
         return samples_ratio(self.baseline.graph, self.changed)
+
+
+def _by_length(constant: Assumed) -> tuple[float, float]:
+    """Return the end of its range that makes a step shorter, and the other one."""
+    least, most = constant.ends
+    return (least, most) if constant.more_is_longer else (most, least)
 
 
 def _collective_ns(graph: Graph) -> int:

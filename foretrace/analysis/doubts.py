@@ -34,7 +34,7 @@ def doubt_recording(timeline: Timeline, measured: Measured) -> tuple[Doubt, ...]
         *doubt_replay_error(timeline, measured),
         *dict.fromkeys(graph.state.doubts),
         *doubt_drift(measured),
-        *_doubt_machine(graph),
+        *doubt_machine(graph),
         *_doubt_losses(graph),
         *doubt_unsettled(timeline, "of the unchanged job"),
     )
@@ -57,7 +57,7 @@ def name_doubts(doubts: Iterable[Doubt]) -> list[str]:
     return list(dict.fromkeys(doubt.code for doubt in doubts))
 
 
-def _doubt_machine(graph: Graph) -> Iterator[Doubt]:
+def doubt_machine(graph: Graph) -> Iterator[Doubt]:
     """Say that others had the machine meanwhile."""
     for name, percent in disturbances(graph.meta.warnings).items():
         if percent > 100 * DOUBTFUL:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.validation_scope import Place
 from foretrace.tracer.step_stats import NOISE_LIMIT, trimmed_mean
 from foretrace.transforms.edit.provenance import MEASURED, RULE
 
@@ -32,6 +33,9 @@ class MeasuredPair:
     (device time of that phase) or "kernels" (time of all kernels, on another device).
     ``replay_error`` is what the unchanged replay misses, ``noise`` the drift between the halves of
     an interleaved measurement, ``where`` the setting of several workers (`validation_scope`).
+    ``place`` is where the pair was measured; of a part of the device time, ``step_ns`` is the
+    predicted step that the part belongs to. A pair is ``tuned_on`` where a rule or a constant was
+    chosen while watching it, or an earlier recording of its model: it validates nothing.
     """
 
     name: str
@@ -49,6 +53,8 @@ class MeasuredPair:
     replay_error: float = 0.0
     noise: float | None = None
     where: str = ""
+    place: Place | None = None
+    step_ns: float | None = None
     tuned_on: bool = False
     held_out: bool = False
 
@@ -91,11 +97,25 @@ class MeasuredPair:
     def is_conclusive(self) -> bool:
         """Whether the pair's own repeats agree well enough to judge a prediction.
 
-        The step before was measured twice: beside the step after, and while it was recorded.
+        The step before was measured twice: beside the step after, and while it was recorded. One
+        rule for all: a public pair has no noise of its own, its recording is held to the same.
         """
-        if self.noise is None:
-            return True
-        return abs(self.noise) <= NOISE_LIMIT and abs(self.replay_error) <= RECORDING_LIMIT
+        is_quiet = self.noise is None or abs(self.noise) <= NOISE_LIMIT
+        return is_quiet and abs(self.replay_error) <= RECORDING_LIMIT
+
+    @property
+    def tested_at(self) -> Place:
+        """The place that the pair tells of."""
+        return self.place or Place(self.hardware, self.hardware, self.measure, workers=self.where)
+
+    @property
+    def miss(self) -> float:
+        """How far the measurement lies from the prediction, as a share of the predicted step.
+
+        That is what an interval has to span. Of a part of the step whose step is not known, it is
+        the share of that part.
+        """
+        return abs(self.after_ns - self.predicted_ns) / (self.step_ns or self.predicted_ns)
 
     @property
     def is_recorded_here(self) -> bool:

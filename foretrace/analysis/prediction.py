@@ -6,45 +6,36 @@ replays after and before the change, applied to the step time that was really me
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.baseline import replay_scenario, run_experiment
 from foretrace.analysis.change_doubts import doubt_change
 from foretrace.analysis.doubts import name_doubts
-from foretrace.analysis.loader_doubts import most_loading_ns
+from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.analysis.measured_step import Measured
-from foretrace.analysis.replay_error import DOUBTFUL
+from foretrace.analysis.prediction_interval import find_interval, step_interval
 from foretrace.analysis.validated_errors import list_cost_sources, validated_error
-from foretrace.analysis.validation_scope import describe_setting
+from foretrace.analysis.validation_scope import describe_place
 from foretrace.analysis.warnings import warn
-from foretrace.errors import TransformError
-from foretrace.transforms.edit.select import has_device
+from foretrace.errors import ForetraceError, TransformError
 from foretrace.transforms.measured.job_identity import attach
 from foretrace.transforms.scenario import describe_scenario
 from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Experiment
+    from foretrace.analysis.baseline import Baseline, Experiment
     from foretrace.analysis.measured_step import Measured
+    from foretrace.analysis.validation_scope import Place
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.transforms.measured.calibration import Calibration
-    from foretrace.transforms.scenario import ScenarioLike
+    from foretrace.transforms.scenario import ScenarioLike, WhatIf
 
 TRANSFERS = ("collective", "p2p")
 """Kinds of tasks that move data between workers."""
-RESAMPLES = 1_000
-SEED = 20_260_101
-UNTESTED = 0.02
-"""Share by which a replay may be off after a change that no pair has tested: unchanged, 32 of 34
-public recordings are replayed within it, and of programs of known truth 9 in 10 after a change."""
-LEVEL = 0.90
-"""Share of true values that an interval means to cover."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,7 +49,8 @@ class Prediction:
     ``step_interval`` is the relative part that comes from the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
-    many times as many samples a step has afterwards. ``setting`` is where its workers run.
+    many times as many samples a step has afterwards. ``status`` is "validated", "tested elsewhere"
+    or "unvalidated" at ``place``; ``evidence`` says for each what-if which pairs tested it.
     """
 
     scenario: tuple[str, ...]
@@ -76,7 +68,8 @@ class Prediction:
     samples: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
-    setting: str = ""
+    place: Place | None = None
+    evidence: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     @property
@@ -173,12 +166,8 @@ def predict_from(experiment: Experiment) -> Prediction:
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
     graph, changed, measured = baseline.graph, experiment.changed, baseline.measured
-    setting = describe_setting(graph, changed)
-    error = validated_error(
-        list_cost_sources(experiment.scenario, changed),
-        on_device=has_device(graph),
-        where=setting,
-    )
+    place = describe_place(graph, changed, (baseline.critical_path, experiment.critical_path))
+    error = validated_error(list_cost_sources(experiment.scenario, changed), place)
     varied, doubts = step_interval(measured.samples_ns), doubt_change(experiment)
     prediction = Prediction(
         scenario=describe_scenario(experiment.scenario),
@@ -187,7 +176,8 @@ def predict_from(experiment: Experiment) -> Prediction:
         replayed_after_ns=after.step_ns,
         interval_ns=(0.0, 0.0),
         step_interval=varied,
-        status="validated" if error.is_validated and not doubts else "unvalidated",
+        status=UNVALIDATED if doubts else error.evidence.status,
+        evidence=error.evidence.lines,
         critical_path_before=baseline.critical_path,
         critical_path_after=experiment.critical_path,
         costs=_cost_shares(changed),
@@ -196,48 +186,41 @@ def predict_from(experiment: Experiment) -> Prediction:
         samples=experiment.samples,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
         warnings=warn(experiment, error),
-        setting=setting,
+        place=place,
         doubts=doubts,
     )
-    missed = baseline.timeline.step_ns / measured.step_ns - 1
-    untested = UNTESTED if error.missing else 0.0
-    wrong = math.hypot(error.of(experiment.ratio), missed, untested)
-    low, high = interval(prediction.predicted_ns, varied, wrong)
-    if abs(missed) > DOUBTFUL:
-        low, high = min(low, prediction.shifted_ns), max(high, prediction.shifted_ns)
-    unseen = (*experiment.latency_ratios, experiment.waiting_ratio)
-    ends = [ratio / experiment.ratio for ratio in unseen]
-    low, high = low * min([1.0, *ends]), high * max([1.0, *ends])
-    for other_ns in chain.from_iterable(experiment.other_steps_ns.values()):
-        other = prediction.predicted_ns * other_ns / after.step_ns
-        low, high = min(low, other), max(high, other)
-    return replace(prediction, interval_ns=(low, max(high, most_loading_ns(experiment))))
+    others = experiment.scenario if len(experiment.scenario) > 1 else ()
+    parts = [_predict_alone(baseline, each) for each in others]  # tells which ends are shorter
+    low, high = find_interval(experiment, prediction.predicted_ns, prediction.shifted_ns, error)
+    prediction = replace(prediction, interval_ns=(low, high))
+    if len(experiment.scenario) == 1:
+        baseline.alone[_key_of(experiment.scenario[0])] = prediction
+    return _span_parts(prediction, [part for part in parts if part])
 
 
-def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:
-    """Return the range that should hold the true step time with probability `LEVEL`.
-
-    The variation of the recorded steps (`step_interval`) is joined in quadrature with *error*,
-    the relative error that validation found.
-
-    >>> interval(100.0, (1.0, 1.0), 0.25)
-    (75.0, 125.0)
-    """
-    low, high = varied
-    below, above = float(np.hypot(1 - low, error)), float(np.hypot(high - 1, error))
-    return predicted_ns * max(1 - below, 0.0), predicted_ns * (1 + above)
+def _predict_alone(baseline: Baseline, change: WhatIf) -> Prediction | None:
+    """Predict one what-if of several without the others; ``None`` where it needs them."""
+    key = _key_of(change)
+    if key not in baseline.alone:
+        try:
+            baseline.alone[key] = predict_from(replay_scenario(baseline, [change]))
+        except ForetraceError:
+            baseline.alone[key] = None
+    return baseline.alone[key]
 
 
-def step_interval(samples_ns: tuple[int, ...]) -> tuple[float, float]:
-    """Return the relative interval of the mean of the steps (bootstrap with a fixed seed)."""
-    if len(samples_ns) < 2:  # noqa: PLR2004  # one step shows no variation
-        return 1.0, 1.0
-    samples = np.asarray(samples_ns, np.float64)
-    picks = np.random.default_rng(SEED).integers(0, len(samples), (RESAMPLES, len(samples)))
-    means = samples[picks].mean(axis=1) / samples.mean()
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return min(float(low), 1.0), max(float(high), 1.0)
+def _key_of(change: WhatIf) -> tuple[str, object]:
+    """Return what tells one what-if from another, also two functions of the user's."""
+    return str(change), change.function
+
+
+def _span_parts(prediction: Prediction, parts: list[Prediction]) -> Prediction:
+    """Return *prediction* with an interval no narrower, in proportion, than that of any part."""
+    every = [prediction, *parts]
+    low = min(each.interval_ns[0] / each.predicted_ns for each in every)
+    high = max(each.interval_ns[1] / each.predicted_ns for each in every)
+    step_ns = prediction.predicted_ns
+    return replace(prediction, interval_ns=(low * step_ns, high * step_ns))
 
 
 def _cost_shares(graph: Graph) -> dict[str, float]:

@@ -13,7 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from foretrace.analysis.validation_scope import is_within
+from foretrace.analysis.evidence import GIVEN, Evidence, judge
+from foretrace.analysis.validation_scope import Place, is_within
 from foretrace.transforms.edit.provenance import MEASURED, RULE, applied
 from foretrace.transforms.scenario import CUSTOM, is_built_in
 
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 TABLE = "validated.toml"
 HARDWARE = ("gpu", "cpu")
-FEWEST_PAIRS = 2
-"""Fewer conclusive pairs than this validate nothing."""
-GIVEN = ("faster_kernels", "faster_host", "faster_modules", "replace_kernel", "remove_modules")
-"""What-ifs whose new costs the user states: no rule is behind them that could miss the change."""
+MADE_OF = {"pipeline": ("batch_size",)}
+"""What-ifs that apply another one inside: they err at least as much as it does."""
 ENOUGH_PAIRS = 4
 """Fewer than this cannot tell how far off a what-if gets: what all the others show counts too."""
 
@@ -37,23 +36,24 @@ ENOUGH_PAIRS = 4
 class ValidatedError:
     """The relative error to expect of a scenario.
 
-    ``share`` is that of its validated transforms, ``missing`` names those that no pair has tested,
-    and ``missed`` is the share of the *change* that the rule of such a transform may get wrong.
+    ``share`` is what pairs showed, ``evidence`` says which and whether they tell of this place, and
+    ``missed`` is the share of the *change* that a rule may get wrong where none does.
     """
 
     share: float
-    missing: tuple[str, ...]
+    evidence: Evidence
     missed: float = 0.0
 
     @property
-    def is_validated(self) -> bool:
-        """Whether every transform has been compared with measurements."""
-        return not self.missing
+    def missing(self) -> tuple[str, ...]:
+        """The what-ifs that no pair has validated at this place."""
+        return self.evidence.untested
 
     def of(self, ratio: float) -> float:
         """Return the error, as a share of the step, of a step predicted to change to *ratio*.
 
-        >>> ValidatedError(0.03, ()).of(0.5), round(ValidatedError(0.0, ("new",), 0.5).of(0.5), 2)
+        >>> tested, new = Evidence("validated"), Evidence("unvalidated", ("new",))
+        >>> ValidatedError(0.03, tested).of(0.5), round(ValidatedError(0.0, new, 0.5).of(0.5), 2)
         (0.03, 0.35)
         """
         return math.hypot(self.share, self.missed * abs(math.log(ratio)))
@@ -70,37 +70,38 @@ def list_cost_sources(scenario: Scenario, changed: Graph) -> list[tuple[str, str
     return list(zip(what_ifs, sources or [RULE] * len(what_ifs), strict=True))
 
 
-def validated_error(
-    changes: Iterable[tuple[str, str]], *, on_device: bool, where: str
-) -> ValidatedError:
-    """Return the error of *changes* together, each a transform and its cost source.
+def validated_error(changes: Iterable[tuple[str, str]], place: Place) -> ValidatedError:
+    """Return the error of *changes* together at *place*, each a transform and its cost source.
 
     Sources are ``"measured"`` and ``"rule"``; independent errors add in quadrature.
     """
-    return combine(changes, load_table(), "gpu" if on_device else "cpu", where)
+    return combine(changes, load_table(), place)
 
 
 def combine(
-    changes: Iterable[tuple[str, str]], table: Mapping[str, Any], hardware: str, where: str = ""
+    changes: Iterable[tuple[str, str]], table: Mapping[str, Any], place: Place
 ) -> ValidatedError:
-    """Combine the errors that *table* knows for *hardware*.
+    """Combine the errors that *table* knows for the hardware of *place*.
 
-    A transform with few pairs takes the error that all pairs of its source show, where larger.
+    A transform with few pairs, or none at such a place, takes the error that all pairs show, where
+    larger: what was not tested is never surer than what was.
 
     >>> row = {"pairs": 9, "median": 0.01}
     >>> table = {"cpu": {"rule": {"amp": {**row, "p90": 0.03}, "batch_size": {**row, "p90": 0.04}}}}
-    >>> combine([("amp", "rule"), ("batch_size", "rule")], table, "cpu").share
+    >>> combine([("amp", "rule"), ("batch_size", "rule")], table, Place("cpu", "any")).share
     0.05
-    >>> combine([("amp", "rule"), ("magic", "rule")], table, "cpu").missing
+    >>> combine([("magic", "rule")], table, Place("cpu", "any")).missing
     ('magic',)
     """
     unique = list(dict.fromkeys(changes))
-    rows = {change: find_row(*change, table.get(hardware, {}), where) for change in unique}
-    shares = [_share(row, table, hardware, source) for (_, source), row in rows.items() if row]
-    missing = tuple(dict.fromkeys(name for (name, _), row in rows.items() if not row))
-    is_guessed = any(name not in GIVEN for name in missing)
+    evidence = judge(unique, place, table)
+    shares = [
+        _share(change, table, place, is_tested=change[0] not in evidence.untested)
+        for change in unique
+    ]
+    is_guessed = any(name not in GIVEN for name in evidence.untested)
     missed = table.get("unvalidated", {}).get("missed", 0.0) if is_guessed else 0.0
-    return ValidatedError(math.hypot(*shares), missing, missed)
+    return ValidatedError(math.hypot(*shares), evidence, missed)
 
 
 def find_row(
@@ -114,41 +115,39 @@ def find_row(
     return row if row and is_within(where, row.get("where", [where])) else None
 
 
-def _share(row: Mapping[str, Any], table: Mapping[str, Any], hardware: str, source: str) -> float:
-    if row["pairs"] >= ENOUGH_PAIRS:
-        return float(row["p90"])
-    pooled = table.get("pooled", {}).get(hardware, {}).get(source, 0.0)
-    return max(float(row["p90"]), float(pooled))
+def _share(
+    change: tuple[str, str], table: Mapping[str, Any], place: Place, *, is_tested: bool
+) -> float:
+    """Return the error of one what-if as a share of a step, and of what it is made of."""
+    name, source = change
+    if name in GIVEN:
+        return 0.0 if not is_tested else _own_share(name, source, table, place)
+    own = [_own_share(each, source, table, place) for each in (name, *MADE_OF.get(name, ()))]
+    return max(*own, 0.0 if is_tested else _pooled(table, place.on, source))
 
 
-def count_pairs(transform: str) -> dict[str, dict[str, int]]:
-    """Return hardware → cost source → number of pairs that tested *transform*; empty without any.
-
-    >>> count_pairs("a what-if that nobody tested")
-    {}
-    """
-    table = load_table()
-    pairs = {
-        hardware: {s: t[transform]["pairs"] for s, t in table[hardware].items() if transform in t}
-        for hardware in HARDWARE
-    }
-    return {hardware: sources for hardware, sources in pairs.items() if sources}
+def _own_share(name: str, source: str, table: Mapping[str, Any], place: Place) -> float:
+    row = find_row(name, source, table.get(place.on, {}), place.workers)
+    if row is None:
+        return 0.0
+    few = row["pairs"] < ENOUGH_PAIRS
+    return max(float(row["p90"]), _pooled(table, place.on, source) if few else 0.0)
 
 
-def list_settings(transform: str) -> tuple[str, ...]:
-    """Return the settings of several workers that pairs tested *transform* in, if they name any."""
-    table = load_table()
-    rows = [t.get(transform, {}) for name in HARDWARE for t in table[name].values()]
-    return tuple(dict.fromkeys(where for row in rows for where in row.get("where", ())))
+def _pooled(table: Mapping[str, Any], on: str, source: str) -> float:
+    """Return the error that all pairs of such hardware show; of a rule where nothing was timed."""
+    pooled = table.get("pooled", {}).get(on, {})
+    return float(pooled.get(source, pooled.get("rule", 0.0)))
 
 
 @cache
 def load_table() -> dict[str, Any]:
     """Read the table: hardware → source → transform → ``p90``, ``median``, ``pairs``.
 
-    Beside ``gpu`` and ``cpu`` there are ``pooled`` (hardware → source → error of all pairs) and
-    ``unvalidated`` (``missed``: the share of a change that rules got wrong).
+    Beside ``gpu`` and ``cpu`` there are ``pooled`` (hardware → source → error of all pairs),
+    ``unvalidated`` (``missed``: the share of a change that rules got wrong) and ``evidence``
+    (transform → how many pairs tested it at which place).
     """
     file = files("foretrace.analysis").joinpath(TABLE)
     table = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
-    return {name: table.get(name, {}) for name in (*HARDWARE, "pooled", "unvalidated")}
+    return {name: table.get(name, {}) for name in (*HARDWARE, "pooled", "unvalidated", "evidence")}

@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from foretrace.analysis.baseline import replay_baseline, replay_scenario
-from foretrace.analysis.doubts import doubt_drift
-from foretrace.analysis.measured_step import measured_step
+from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.errors import TransformError
+from foretrace.graph.state import Doubt
+from foretrace.tracer.recording.job_metadata import ALLOCATOR
 from foretrace.transforms.scenario import as_scenario
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
-    from foretrace.graph.state import Doubt
     from foretrace.transforms.measured.calibration import Calibration
     from foretrace.transforms.scenario import ScenarioLike
 
@@ -81,7 +81,8 @@ def validate(
 ) -> Validation:
     """Predict what was *asked* of *before* and compare with the step that *after* shows.
 
-    Where the steps of *after* drift, or its graph is in doubt, the doubts of the prediction say so.
+    Where *after* is in doubt itself (its steps drift, its own replay misses them, others had the
+    machine, its graph leaves something open), the doubts of the prediction say so.
 
     Parameters
     ----------
@@ -98,9 +99,10 @@ def validate(
     """
     if measured_ns is not None:
         return compare(before, asked, measured_ns, "given", calibration)
-    truth = measured_step(after)
+    twin = replay_baseline(after)
+    truth = twin.measured
     validation = compare(before, asked, truth.step_ns, truth.source, calibration)
-    return _add_doubts(validation, (*after.state.doubts, *doubt_drift(truth)))
+    return _add_doubts(validation, (*twin.doubts, *_doubt_allocator(before, after)))
 
 
 def compare(
@@ -123,6 +125,16 @@ def compare(
     )
 
 
+def _doubt_allocator(before: Graph, after: Graph) -> tuple[Doubt, ...]:
+    """Doubt recordings whose processes got memory in different ways: a change of its own."""
+    was, now = (graph.meta.extra.get(ALLOCATOR, {}) for graph in (before, after))
+    if was == now or not isinstance(was, dict) or not isinstance(now, dict):
+        return ()
+    names = sorted(name for name in {**was, **now} if was.get(name) != now.get(name))
+    text = f"the allocator was set otherwise ({', '.join(names)}): record both in one environment"
+    return (Doubt("allocator-differs", text),)
+
+
 def _add_doubts(validation: Validation, of_truth: tuple[Doubt, ...]) -> Validation:
     """Add doubts about the second recording, which then validates nothing."""
     if not of_truth:
@@ -131,5 +143,5 @@ def _add_doubts(validation: Validation, of_truth: tuple[Doubt, ...]) -> Validati
     there = tuple(
         doubt._replace(text=f"in the second recording, {doubt.text}") for doubt in of_truth
     )
-    doubted = replace(prediction, doubts=(*prediction.doubts, *there), status="unvalidated")
+    doubted = replace(prediction, doubts=(*prediction.doubts, *there), status=UNVALIDATED)
     return replace(validation, prediction=doubted)

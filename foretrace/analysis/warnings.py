@@ -7,26 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.validation_scope import HALF, host_share
 from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.tracer.calibration.file import KNOWN
+from foretrace.tracer.data_issues import sentences
 from foretrace.transforms.costs.peak_memory import memory_warnings
 from foretrace.transforms.edit.provenance import RULE, applied, warnings
 from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import calibration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from foretrace.analysis.baseline import Experiment
     from foretrace.analysis.validated_errors import ValidatedError
+    from foretrace.graph.model import Graph
 
-HALF = 0.5
 NO_GAIN = 0.005
-OF_HOST = (
-    *("host", "launch", "sync", "load", "data gap"),
-    *("thread gap", "fork gap", "join gap", "launch gap", "return gap"),
-)
-"""Causes on a critical path that only a faster host or loader would shorten."""
 
 
 def warn(experiment: Experiment, error: ValidatedError) -> tuple[str, ...]:
@@ -40,16 +35,8 @@ def warn(experiment: Experiment, error: ValidatedError) -> tuple[str, ...]:
         *_warn_of_evidence(experiment, error),
         *memory_warnings(graph, changed, activations),
         *_warn_of_rules(experiment),
+        *_warn_of_faults(graph),
     )
-
-
-def host_share(path: Mapping[str, float]) -> float:
-    """Return the share of a critical path that the host is the cause of.
-
-    >>> host_share({"kernel": 3.0, "thread gap": 1.0})
-    0.25
-    """
-    return sum(path.get(cause, 0.0) for cause in OF_HOST) / sum(path.values())
 
 
 def _warn_of_pace(experiment: Experiment) -> tuple[str, ...]:
@@ -81,6 +68,12 @@ def _warn_of_evidence(experiment: Experiment, error: ValidatedError) -> tuple[st
             f"hardware{network}: {wrong if error.missed else steps}"
         )
     return tuple(notes)
+
+
+def _warn_of_faults(graph: Graph) -> tuple[str, ...]:
+    """Say that the recorded job fetches memory in every step: what it allocates decides."""
+    faults = {name: n for name, n in graph.meta.warnings.items() if name == "page_faults"}
+    return tuple(f"{text}; after a change it may be more or less" for text in sentences(faults))
 
 
 def _warn_of_rules(experiment: Experiment) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.validated_errors import count_pairs, list_settings
+from foretrace.analysis.evidence import best_status, list_tested
+from foretrace.analysis.validated_errors import load_table
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import find_transform
 from foretrace.transforms.signatures import describe_what_if
@@ -14,27 +15,27 @@ from foretrace.transforms.signatures import describe_what_if
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from foretrace.analysis.evidence import PairsAt
+
 
 @dataclass(frozen=True)
 class Entry:
     """One what-if.
 
     ``parameters`` are as in ``speedup: float, pattern: str = '.*'``, ``effect`` is one sentence,
-    ``description`` the whole docstring. ``pairs`` counts the measured pairs that tested it:
-    hardware → cost source → number; without any it is unvalidated. ``where`` are the settings of
-    several workers in which they did, where that matters.
+    ``description`` the whole docstring. ``tested`` says at which places how many measured pairs
+    tested it; without any it is unvalidated.
     """
 
     name: str
     parameters: str
     effect: str
     description: str
-    pairs: dict[str, dict[str, int]]
-    where: tuple[str, ...]
+    tested: tuple[PairsAt, ...]
 
     def status(self, hardware: str) -> str:
-        """Return ``"validated"`` or ``"unvalidated"`` on ``"gpu"`` or ``"cpu"``."""
-        return "validated" if self.pairs.get(hardware) else "unvalidated"
+        """Return the best status that an answer on ``"gpu"`` or ``"cpu"`` can have."""
+        return best_status(self.tested, self.name, hardware)
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,5 @@ def _make_entry(name: str, function: Callable[..., object]) -> Entry:
         parameters=parameters,
         effect=signature["effect"],
         description=inspect.getdoc(function) or "",
-        pairs=count_pairs(name),
-        where=list_settings(name),
+        tested=tuple(list_tested(name, "", load_table())),
     )

@@ -67,6 +67,7 @@ def _row_keys(row: Row) -> dict[str, Any]:
         "interval_ms": interval,
         "measured_after_ms": ms(row.after_ns),
         "status": row.status,
+        "evidence": (row.evidence or "").splitlines(),
         "error": row.error,
     }
 
@@ -75,6 +76,11 @@ def _read_doubts(row: Row) -> list[dict[str, str]]:
     """Return the doubts of a row, in their JSON form."""
     doubts: list[dict[str, str]] = json.loads(row.doubts or "[]")
     return doubts
+
+
+def _list_evidence(rows: Iterable[Row]) -> list[str]:
+    """Return every line about the pairs behind a status, once."""
+    return list(dict.fromkeys(line for row in rows for line in (row.evidence or "").splitlines()))
 
 
 def _list_doubts(rows: Iterable[Row]) -> list[str]:
@@ -114,6 +120,7 @@ def _batch_blocks(report: Batch) -> Blocks:
         *note_list("Doubts", _listed(_list_doubts(predicted)), CAUTION),
         table("llrrrrl", map(_row, predicted[:SHOWN]), _HEADS),
         *([aside(f"{len(predicted) - SHOWN} more in the table")] if len(predicted) > SHOWN else []),
+        *note_list("Tested by", _listed(_list_evidence(predicted))),
         *note_list("Failed", _listed(named), BAD),
         text(f"wrote {report.table}"),
     ]

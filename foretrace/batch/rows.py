@@ -25,7 +25,7 @@ ITEMS = "items"
 """Folder, inside that of the results, with a file per item."""
 TABLE = "results.parquet"
 KEY = b"foretrace batch"
-LATER = ("doubts",)
+LATER = ("doubts", "evidence")
 """Columns that tables of earlier versions lack."""
 DAMAGED = "cannot be read as results of a batch"
 MOST_NS = 1e16
@@ -74,8 +74,9 @@ class Row:
     ``high_ns`` bound the prediction, ``samples`` is how many times as many samples a step has
     afterwards. ``after_ns`` was measured, too, and ``paper_ns`` is the prediction by the Daydream
     paper's constants; ``noise`` is the share by which repeats of the measurement drift. ``doubts``
-    is JSON: a list of what may be wrong in this very prediction, as ``--json`` has it. ``None``
-    is unknown. ``error`` says why there is no prediction; unless it ``is_final``, the next run
+    is JSON: a list of what may be wrong in this very prediction, as ``--json`` has it;
+    ``evidence`` names the measured pairs behind it, a line for each what-if. ``None`` is unknown.
+    ``error`` says why there is no prediction; unless it ``is_final``, the next run
     tries again.
     """
 
@@ -97,6 +98,7 @@ class Row:
     paper_ns: float | None = None
     noise: float | None = None
     doubts: str | None = None
+    evidence: str | None = None
     error: str | None = None
     is_final: bool = True
 

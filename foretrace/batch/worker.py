@@ -139,6 +139,7 @@ def _predict(item: Item, job: Opened) -> Row:
         paper_ns=None if after_ns is None else predict_by_paper(job.plain, scenario),
         noise=job.noise,
         doubts=json.dumps([doubt.keys for doubt in prediction.doubts]),
+        evidence="\n".join(prediction.evidence),
         error=None,
         is_final=True,
     )

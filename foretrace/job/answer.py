@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-VALIDATED, UNVALIDATED = "validated", "unvalidated"
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED, worst_of
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,7 @@ class Answer:
         value = self.value * other.value
         below = math.hypot(1 - self.low / self.value, 1 - other.low / other.value)
         above = math.hypot(self.high / self.value - 1, other.high / other.value - 1)
-        is_validated = self.status == other.status == VALIDATED
-        status = VALIDATED if is_validated else UNVALIDATED
+        status = worst_of([self.status, other.status])
         ends = (value * max(1 - below, 0.0), value * (1 + above))
         return Answer(value, *ends, unit, min(self.level, other.level), status)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foretrace.analysis.prediction import LEVEL
+from foretrace.analysis.prediction_interval import LEVEL
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer

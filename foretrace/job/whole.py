@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, exactly
+from foretrace.job.answer import exactly
 from foretrace.job.convergence.forecast import forecast_steps_to_loss
 from foretrace.job.convergence.loss_log import losses_of_steps
 from foretrace.job.prices import check_price

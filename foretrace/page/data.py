@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.advise import advise_from
 from foretrace.analysis.explain import explain_from, sum_path_by_cause
-from foretrace.analysis.prediction import LEVEL
+from foretrace.analysis.prediction_interval import LEVEL
 from foretrace.analysis.sensitivity import sensitivity_from
 from foretrace.analysis.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
 from foretrace.report.forms import as_keys
 from foretrace.report.number_format import NS_PER_MS, ms, percent
-from foretrace.transforms.edit.select import has_device
 from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
     from foretrace.analysis.baseline import Baseline, Experiment
+    from foretrace.analysis.validation_scope import Place
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
 
@@ -61,7 +61,7 @@ def view(experiment: Experiment) -> dict[str, Any]:
         "replay_error_pct": percent(before.step_ns / baseline.measured.step_ns - 1),
         "measured_steps_ms": [ms(ns) for ns in baseline.measured.samples_ns],
         "level_pct": percent(LEVEL),
-        "evidence": _list_evidence(experiment, why.prediction.setting),
+        "errors_of_pairs": _list_errors(experiment, why.prediction.place),
     }
 
 
@@ -132,18 +132,18 @@ def _segments(timeline: Timeline) -> list[dict[str, Any]]:
     ]
 
 
-def _list_evidence(experiment: Experiment, where: str) -> list[dict[str, Any]]:
-    """Return for each what-if how many measured pairs tested it, and how far off it was."""
-    hardware = "gpu" if has_device(experiment.changed) else "cpu"
-    table = load_table()[hardware]
-    rows = []
+def _list_errors(experiment: Experiment, place: Place | None) -> list[dict[str, Any]]:
+    """Return for each what-if how far off measured pairs of it were, at such a place."""
+    if place is None:
+        return []
+    table, rows = load_table()[place.on], []
     for name, source in list_cost_sources(experiment.scenario, experiment.changed):
         own = name in table.get(source, {})
-        row = find_row(name, source, table, where) or {}
+        row = find_row(name, source, table, place.workers) or {}
         rows.append(
             {
                 "transform": name,
-                "hardware": hardware,
+                "hardware": place.on,
                 "source": source if own else "rule",
                 "pairs": row.get("pairs", 0),
                 "median_pct": percent(row["median"]) if row else None,

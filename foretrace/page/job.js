@@ -14,7 +14,7 @@ function amount(value, unit) {
 function jobTable(answers, title, suffix) {
   const known = Object.entries(JOB_PARTS).filter(([part]) => answers[part + suffix]);
   const span = ({ interval: [low, high], unit }) => (low === high ? "exact" : `${amount(low, unit)} – ${amount(high, unit)}`);
-  const cells = (found) => [amount(found.value, found.unit), span(found), el("span", { class: found.status }, found.status)];
+  const cells = (found) => [amount(found.value, found.unit), span(found), el("span", { class: found.status.replace(" ", "-") }, found.status)];
   const level = known.map(([part]) => Math.round(100 * answers[part + suffix].level))[0];
   const heads = [["of the job"], ["value", true], [`in ${level} % of cases`, true], ["status"]];
   return table(`The job ${title}, each figure with its interval`, heads, known.map(([part, name]) => [name, ...cells(answers[part + suffix])]));

@@ -17,6 +17,10 @@ function doubtsSection(data) {
   return section("doubts", "Doubts", el("p", {}, "Something in these very numbers may be wrong:"), el("div", { class: "unvalidated" }, list(data.doubts.map(doubtText))));
 }
 
+function statusClass(status) {
+  return status.replace(" ", "-");
+}
+
 function doubtText({ code, place, text }) {
   return `${code}${place ? `, ${place}` : ""}: ${text}`;
 }
@@ -32,9 +36,10 @@ function headline(data) {
   const bars = el("figure", {}, intervalPicture(data),
     el("figcaption", {}, `Upper bar: before. Lower bar: after, with the range that should hold the true step in ${data.level_pct} of 100 cases.`));
   return section("headline", asked ? "The prediction" : "The recording", el("div", { class: "headline" }, ...figures),
-    asked ? el("p", {}, el("span", { class: `badge ${data.status}` }, data.status), ` ${data.level_pct} % interval: ${time(low)} to ${time(high)}`) : null,
+    asked ? el("p", {}, el("span", { class: `badge ${statusClass(data.status)}` }, data.status), ` ${data.level_pct} % interval: ${time(low)} to ${time(high)}`) : null,
     asked ? bars : null,
-    asked && data.status === "unvalidated" ? el("p", { class: "soft" }, "Unvalidated: see below what is missing, and measure before you rely on it.") : null);
+    asked && data.status === "unvalidated" ? el("p", { class: "soft" }, "Unvalidated: see below what is missing, and measure before you rely on it.") : null,
+    asked && data.status === "tested elsewhere" ? el("p", { class: "soft" }, "Tested elsewhere: measured pairs agree with such answers, but not on this kind of hardware and job; see below where.") : null);
 }
 
 function breakdownSection(data) {
@@ -80,7 +85,7 @@ function adviceSection(advice) {
     const [low, high] = each.interval_ms, limits = Object.entries(each.limits).filter(([, share]) => share >= 0.05).slice(0, 3);
     const notes = [each.saves === "memory" ? "needs less memory" : null, ...own(each), ...each.warnings.filter((note) => note.includes("does not fit"))].filter(Boolean);
     return [each.scenario.join(" + "), times(each.throughput_gain), time(each.predicted_step_ms), `${time(low)} – ${time(high)}`,
-      el("span", { class: each.status }, each.status), limits.map(([cause, share]) => `${cause} ${percent(share)}`).join(", "), notes.join("; ")];
+      el("span", { class: statusClass(each.status) }, each.status), limits.map(([cause, share]) => `${cause} ${percent(share)}`).join(", "), notes.join("; ")];
   };
   const heads = [["what-if"], ["samples/s", true], ["step", true], ["interval", true], ["status"], ["then limited by"], ["note"]];
   const shown = (caption, found) => {
@@ -91,6 +96,8 @@ function adviceSection(advice) {
   if (advice.combinations.length) parts.push(shown("The best together, replayed and not added up", advice.combinations));
   if (advice.inapplicable.length) parts.push(el("details", {}, el("summary", {}, `${plural(advice.inapplicable.length, "what-if")} that ${advice.inapplicable.length === 1 ? "does" : "do"} not apply`),
     table("Does not apply", [["what-if"], ["why"]], advice.inapplicable.map((each) => [each.scenario, each.reason]))));
+  const settles = (each) => `${each.scenarios.join(", ")}: ${each.question} ${each.action} (about ${each.minutes} min${each.scenarios.length > 1 ? " each" : ""})`;
+  if (advice.to_settle.length) parts.push(el("h3", {}, "What would settle what is open"), list(advice.to_settle.map(settles)));
   if (advice.warnings.length) parts.push(el("h3", {}, "Holds for all of them"), list(advice.warnings));
   return section("advice", "What to try", ...parts);
 }
@@ -106,10 +113,11 @@ function evidenceSection(data) {
   const off = `Without any change the replay is ${signed(data.replay_error_pct)} off the measured step.`;
   const many = data.measured_steps_ms.length;
   const notes = [off, `The measured step is the trimmed mean of ${plural(many, "step")}${many > 1 ? `, from ${time(Math.min(...data.measured_steps_ms))} to ${time(Math.max(...data.measured_steps_ms))}` : ""}.`];
-  const rows = data.evidence.map((each) => [each.transform, each.hardware.toUpperCase(),
+  const rows = data.errors_of_pairs.map((each) => [each.transform, each.hardware.toUpperCase(),
     each.source === "measured" ? "operators timed on the machine" : "a rule", each.pairs ? String(each.pairs) : "none", known(each.median_pct), known(each.p90_pct)]);
   const costs = Object.entries(data.cost_sources).sort((a, b) => b[1] - a[1]).map(([source, share]) => [source, percent(share)]);
-  return section("evidence", "How it was validated", list(notes),
+  return section("evidence", "How it was tested", list(notes),
+    data.evidence.length ? el("h3", {}, "Measured pairs that tell of it") : null, data.evidence.length ? list(data.evidence) : null,
     rows.length ? table("Before/after pairs that were really measured, and how far off predictions of them were",
       [["what-if"], ["on"], ["costs from"], ["pairs", true], ["median error", true], ["9 of 10 below", true]], rows) : null,
     table("Where the cost of the work comes from", [["source"], ["share of all work", true]], costs));

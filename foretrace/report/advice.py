@@ -10,8 +10,8 @@ from foretrace.analysis.sensitivity import Sensitivity
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places
 from foretrace.report.prediction import speedup_text
+from foretrace.report.status_marks import MARKS, explain_marks
 from foretrace.report.text_layout import (
-    ASIDE,
     CAUTION,
     NO_GAIN,
     Blocks,
@@ -54,6 +54,9 @@ def _advisory_keys(report: Advisory) -> dict[str, Any]:
         "advice": [_advice_keys(each) for each in report.single],
         "combinations": [_advice_keys(each) for each in report.combined],
         "inapplicable": [{"scenario": text, "reason": why} for text, why in report.inapplicable],
+        "to_settle": [
+            {**each._asdict(), "scenarios": list(each.scenarios)} for each in report.settling
+        ],
         "warnings": list(report.warnings),
     }
 
@@ -85,7 +88,8 @@ def _advisory_blocks(report: Advisory) -> Blocks:
         *_advice("no gain in speed", rest, report, decimals),
         *([text(""), heading("Does not apply")] if report.inapplicable else []),
         table("ll", report.inapplicable),
-        *_tested([*report.single, *report.combined]),
+        *explain_marks(each.prediction.status for each in [*report.single, *report.combined]),
+        *note_list("What would settle it", map(str, report.settling)),
         *note_list("Assumes", dict.fromkeys(assumed)),
         *note_list("Warnings", report.warnings, CAUTION),
     ]
@@ -98,7 +102,7 @@ def _advice(title: str, advice: Sequence[Advice], report: Advisory, decimals: in
     rows = []
     for each in advice:
         prediction = each.prediction
-        star = "*" if prediction.status == "validated" else " "
+        star = MARKS[prediction.status]
         low, high = (number(ns, decimals) for ns in prediction.interval_ns)
         rows.append(
             (
@@ -123,15 +127,6 @@ def _remarks(advice: Advice, report: Advisory) -> Text:
         if note in own or "does not fit" in note:
             remarks.append_text(text(f"; {note}", CAUTION))
     return remarks
-
-
-def _tested(advice: Sequence[Advice]) -> Blocks:
-    """Say which of the predictions have been compared with measurements."""
-    if not advice:
-        return []
-    some = any(each.prediction.status == "validated" for each in advice)
-    compared = "* compared with measured pairs; the others are unvalidated"
-    return [text(""), text(compared if some else "All of these are unvalidated", ASIDE)]
 
 
 def _limits(limits: dict[str, float], most: int = 3) -> str:

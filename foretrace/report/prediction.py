@@ -105,6 +105,7 @@ def _prediction_keys(report: Prediction) -> dict[str, Any]:
         "assumptions": list(report.assumptions),
         "warnings": list(report.warnings),
         "status": report.status,
+        "evidence": list(report.evidence),
     }
 
 
@@ -127,6 +128,7 @@ def _prediction_blocks(report: Prediction) -> Blocks:
         ),
         *_paths(paths, report.measured, report.replayed_before_ns),
         text(f"Cost of the work after: {_shares(report.costs)}"),
+        *note_list("Tested by", report.evidence),
         *note_list("Assumes", report.assumptions),
         *note_list("Warnings", report.warnings, CAUTION),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.analysis.whatif_catalog import Catalog, Entry
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.text_layout import ASIDE, Blocks, heading, note_list, table, text
@@ -25,23 +26,29 @@ def _listed_keys(entry: Entry) -> dict[str, Any]:
         "parameters": entry.parameters,
         "effect": entry.effect,
         "status": {hardware: entry.status(hardware) for hardware in ("gpu", "cpu")},
-        "pairs": entry.pairs,
-        "where": list(entry.where),
+        "evidence": [
+            {
+                **each.place._asdict(),
+                "source": each.source,
+                "untuned": each.untuned,
+                "tuned": each.tuned,
+            }
+            for each in entry.tested
+        ],
     }
 
 
 @text_blocks.register(Catalog)
 def _catalog_blocks(report: Catalog) -> Blocks:
-    rows = [(each.name, ", ".join(each.pairs) or "-", each.effect) for each in report.entries]
+    rows = [(each.name, _best(each) or "-", each.effect) for each in report.entries]
     return [
-        table("lll", rows, ("What-if", "validated on", "what it does")),
+        table("lll", rows, ("What-if", "at best", "what it does")),
         text("foretrace transforms NAME shows one in full, with its parameters", ASIDE),
     ]
 
 
 @text_blocks.register(Entry)
 def _entry_blocks(entry: Entry) -> Blocks:
-    pairs = [f"{name} by {max(by.values())} pairs" for name, by in entry.pairs.items()]
     lines = entry.description.splitlines() or [""]
     is_head = [set(line) == {"-"} for line in [*lines[1:], ""]]
     return [
@@ -52,6 +59,12 @@ def _entry_blocks(entry: Entry) -> Blocks:
             if set(line) != {"-"}
         ),
         text(""),
-        text(f"Validated: {', '.join(pairs) or 'by no measured pair'}"),
-        *note_list("Only in these settings", entry.where),
+        text(f"Status, at best: {_best(entry) or UNVALIDATED}"),
+        *note_list("Tested by", [f"{each} (costs: {each.source})" for each in entry.tested]),
     ]
+
+
+def _best(entry: Entry) -> str:
+    """Return the best status on each kind of hardware that has one, "" without any."""
+    found = {on: entry.status(on) for on in ("cpu", "gpu")}
+    return ", ".join(f"{on} {status}" for on, status in found.items() if status != UNVALIDATED)

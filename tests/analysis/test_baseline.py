@@ -68,10 +68,11 @@ def test_a_job_is_replayed_once(
 
     assert cli.run([places.get(word, word) for word in COMMANDS[command]]) == 0
 
-    assert [is_edit for _, is_edit in replayed].count(False) == 1
+    by_paper = command == "validate"  # whose constants for a user's own figure are that figure
+    twin = command == "validate"  # the second recording is another job
+    assert [is_edit for _, is_edit in replayed].count(False) == 1 + twin
     changed = apply(build(load(trace)), FASTER).tasks["work_ns"]
     times = sum(graph.tasks["work_ns"].equals(changed) for graph, _ in replayed)
-    by_paper = command == "validate"  # whose constants for a user's own figure are that figure
     assert times == (FASTER in COMMANDS[command]) + by_paper
 
 

@@ -8,16 +8,27 @@ import pytest
 
 from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_step import measured_step
-from foretrace.analysis.prediction import interval, predict, step_interval
+from foretrace.analysis.prediction import predict
+from foretrace.analysis.prediction_interval import interval, step_interval
 from foretrace.analysis.validated_errors import load_table
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.kernels import device_bound
-from tests.support.jobs.simple import cpu_job
+from tests.support.jobs.simple import cpu_job, gpu_job
 from tests.support.recordings.calibrations import calibration
 
 FASTER_GEMM = 'faster_kernels(pattern="gemm", speedup=3)'
+
+
+def vouch(monkeypatch: pytest.MonkeyPatch, p90: float) -> None:
+    """Let nine pairs have tested `faster_kernels` where `device_bound` runs, within *p90*."""
+    place = predict(device_bound(), parse_scenario([FASTER_GEMM])).place
+    assert place is not None
+    table = {"faster_kernels": {"pairs": 9, "p90": p90}}
+    tested = [{**place._asdict(), "source": "rule", "untuned": 9, "tuned": 0}]
+    monkeypatch.setitem(load_table()["gpu"], "rule", table)
+    monkeypatch.setitem(load_table(), "evidence", {"faster_kernels": tested})
 
 
 def test_the_ratio_of_the_replays_scales_the_measured_step() -> None:
@@ -76,8 +87,7 @@ def test_a_transform_without_pairs_is_unvalidated() -> None:
 
 def test_a_validated_error_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of 10 % makes 20 µs an interval of 18 to 22."""
-    known = {"faster_kernels": {"pairs": 9, "p90": 0.1}}
-    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    vouch(monkeypatch, 0.1)
     graph = replace(device_bound(), measured_step_ns=40_000)
 
     found = predict(graph, parse_scenario([FASTER_GEMM]))
@@ -93,8 +103,7 @@ def test_a_replay_that_misses_the_measured_step_validates_nothing(
 
     If the 40 µs that the replay lacks stay as they are, the step takes 60; if they halve, 40.
     """
-    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
-    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    vouch(monkeypatch, 0.0)
 
     found = predict(device_bound(), parse_scenario([FASTER_GEMM]))
 
@@ -111,8 +120,7 @@ def test_an_interval_covers_both_readings_of_what_a_replay_misses(
     measured_ns: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """40 µs as replayed, 32 after: of 80 measured, 64 (in proportion) or 72 (by as much)."""
-    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
-    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    vouch(monkeypatch, 0.0)
     graph = replace(device_bound(), measured_step_ns=measured_ns)
     asked = 'faster_kernels(pattern="relu", speedup=5)'
 
@@ -126,8 +134,7 @@ def test_an_interval_covers_both_readings_of_what_a_replay_misses(
 
 def test_steps_that_drift_validate_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second half of the unprofiled steps is 10 % slower: the machine was not quiet."""
-    known = {"faster_kernels": {"pairs": 9, "p90": 0.0}}
-    monkeypatch.setitem(load_table()["gpu"], "rule", known)
+    vouch(monkeypatch, 0.0)
     steps = (38_000,) * 5 + (41_800,) * 5
 
     found = predict(device_bound(unprofiled_step_ns=steps), parse_scenario([FASTER_GEMM]))
@@ -232,3 +239,29 @@ def test_added_transfers_are_not_scaled_with_the_recording() -> None:
     )
 
     assert missed.predicted_ns == 1.02 * 110 + 190
+
+
+def test_an_interval_of_several_is_no_narrower_than_that_of_any_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twice the batch and twice the speed cancel: the step stays, what each may miss does not."""
+    monkeypatch.setitem(load_table(), "unvalidated", {"missed": 0.5})
+    job = gpu_job(steps=3)
+    texts = ("batch_size(n=256, recorded=32)", "faster_kernels(speedup=8)")
+    parts, whole = [predict(job, text) for text in texts], predict(job, texts)
+
+    for part in parts:
+        low, high = (end / part.predicted_ns for end in part.interval_ns)
+        assert whole.interval_ns[0] <= whole.predicted_ns * low * 1.0001
+        assert whole.interval_ns[1] >= whole.predicted_ns * high * 0.9999
+
+
+def test_a_small_change_of_an_untested_what_if_is_no_sure_one() -> None:
+    """A CUDA graph that changes nothing has an interval as wide as rules are off elsewhere."""
+    graph = gpu_job(work=10_000_000)
+    found = predict(graph, "cuda_graphs")
+    pooled = load_table()["pooled"]["gpu"]["rule"]
+
+    assert abs(found.speedup - 1) < 0.05
+    assert found.interval_ns[0] <= found.predicted_ns * (1 - pooled)
+    assert found.interval_ns[1] >= found.predicted_ns * (1 + pooled)

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.accuracy.error_table import error_table
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.validated_errors import combine, load_table
-from foretrace.analysis.validation_scope import describe_setting, is_within
+from foretrace.analysis.validation_scope import Place, describe_cpu, describe_setting, is_within
 from foretrace.tracer.trace import Device
 from foretrace.transforms.scenario import apply, parse_scenario
 from tests.support.jobs.gradients import cpu_job, gpu_job
@@ -67,24 +67,62 @@ def test_an_error_holds_where_it_was_measured() -> None:
     rows = [pair(name, 0.1, transforms=("ddp",), where="here") for name in "ab"]
     table = error_table([*rows, *(pair(name, 0.1) for name in "cd")])
     made = [("ddp", "rule"), ("amp", "rule")]
+    here, there = (Place("gpu", "gpu", workers=where) for where in ("here", "there"))
 
     assert table["gpu"]["rule"]["ddp"]["where"] == ["here"]
-    assert combine(made, table, "gpu", "here").missing == ()
-    assert combine(made, table, "gpu", "there").missing == ("ddp",)
+    assert combine(made, table, here).missing == ()
+    assert combine(made, table, there).missing == ("ddp",)
 
 
-def test_four_numbers_of_one_cluster_do_not_validate_every_cluster() -> None:
-    """From four to eight A100 of Perlmutter it was compared; from one, or elsewhere, it was not."""
+def test_four_numbers_of_one_cluster_do_not_validate_any() -> None:
+    """NCCL's cost was tuned on that very job: nothing is validated, there or elsewhere."""
     assert load_table()["gpu"]["rule"]["ddp"]["where"] == [
         "several workers before, A100, slingshot"
     ]
 
-    moved = predict(of_four(), parse_scenario([MORE]))
-    assert not any("validated ddp" in note for note in moved.warnings)
-    for graph, what_if in (
-        (gpu_job(), 'ddp(workers=8, cluster="dgx-a100")'),
-        (of_four(), 'ddp(workers=16, recorded_workers=4, cluster="dgx-h100")'),
+    for graph, what_if, said in (
+        (
+            of_four(),
+            MORE,
+            "2 pairs, NVIDIA Ampere, several workers before, A100, slingshot",
+        ),
+        (gpu_job(), 'ddp(workers=8, cluster="dgx-a100")', "elsewhere 2 pairs"),
+        (of_four(), 'ddp(workers=16, recorded_workers=4, cluster="dgx-h100")', "elsewhere 2 pairs"),
     ):
         found = predict(graph, parse_scenario([what_if]))
         assert found.status == "unvalidated"
+        assert f"ddp: {said}" in found.evidence[0]
+        assert ", tuned on" in found.evidence[0]
         assert any("ddp on this kind of hardware and network" in note for note in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("machine", "found"),
+    [
+        ({"cpu": "AMD EPYC", "has_bf16": True}, "AMD CPU with 16-bit products"),
+        ({"cpu": "Intel(R) Xeon(R)", "has_bf16": False}, "Intel CPU without 16-bit products"),
+        ({"cpu": "AMD EPYC"}, "CPU of unknown instructions"),
+        (None, "CPU of unknown instructions"),
+    ],
+)
+def test_a_cpu_is_named_by_vendor_and_instructions(
+    machine: dict[str, object] | None, found: str
+) -> None:
+    """Products in 16 bits come with AVX-512 BF16, AMX or Arm's bf16."""
+    job = cpu_job()
+
+    assert describe_cpu(replace(job, meta=replace(job.meta, machine=machine))) == found
+
+
+def test_the_pace_of_a_gpu_job_is_part_of_its_place() -> None:
+    """Kernels a thousand times as fast leave the host in charge; on a CPU there is but one."""
+    job = gpu_job()
+    kept, turned = (predict(job, f"faster_kernels(speedup={by})").place for by in (1.01, 1000))
+
+    assert (kept and kept.regime, turned and turned.regime) == (
+        "device-bound",
+        "device-bound, then host-bound",
+    )
+    assert predict(cpu_job(), "faster_host(speedup=2)").place == Place(
+        "cpu", "CPU of unknown instructions"
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from foretrace.analysis.identity import identity
 from foretrace.analysis.prediction import predict
-from foretrace.analysis.warnings import host_share
+from foretrace.analysis.validation_scope import host_share
 from foretrace.graph.infer.window import RUNS_AHEAD
 from foretrace.graph.literal import literal
 from foretrace.transforms.scenario import parse_scenario
@@ -74,3 +74,13 @@ def test_another_device_does_not_help_a_host_bound_job() -> None:
 def test_a_job_without_a_device_has_no_other_pace() -> None:
     """On a CPU it goes without saying."""
     assert "sets the pace" not in warned(cpu_job(), parse_scenario(["faster_host(speedup=4)"]))
+
+
+def test_page_faults_are_said_again() -> None:
+    """A job that fetches memory in every step may do so more or less often after a change."""
+    graph = cpu_job()
+    faulty = replace(graph, meta=replace(graph.meta, warnings={"page_faults": 900}))
+    update = parse_scenario(["faster_host(speedup=2)"])
+
+    assert "900 page faults a step" in warned(faulty, update)
+    assert "page faults" not in warned(graph, update)

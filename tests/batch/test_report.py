@@ -12,7 +12,10 @@ from foretrace.batch.run import Batch
 from foretrace.report.forms import as_json, as_text
 from tests.support.measured.studies import row
 
-GOOD = row("a", before_ns=2e6, replayed_ns=2e6, predicted_ns=1e6, low_ns=9e5, high_ns=2e6)
+GOOD = replace(
+    row("a", before_ns=2e6, replayed_ns=2e6, predicted_ns=1e6, low_ns=9e5, high_ns=2e6),
+    evidence="amp: 2 pairs",
+)
 FAILED = row("b", error="why not", predicted_ns=None, low_ns=None, samples=None, before_ns=None)
 
 
@@ -27,6 +30,8 @@ def test_a_batch_as_text() -> None:
         "2 items: 1 predicted, 1 failed, 1 known from before",
         "what-if  recording  measured  predicted        90 % interval  speed-up  status",
         "  amp    a          2.000 ms   1.000 ms  0.900 ms … 2.000 ms     2.00x  validated",
+        "Tested by",
+        "  - amp: 2 pairs",
         "Failed",
         "  - b, amp: why not",
         "wrote out/results.parquet",
@@ -82,6 +87,7 @@ def test_a_batch_as_json() -> None:
         "interval_ms": [0.9, 2.0],
         "measured_after_ms": 0.00005,
         "status": "validated",
+        "evidence": ["amp: 2 pairs"],
         "error": None,
     }
     assert found["items"][1]["speedup"] is None

@@ -209,7 +209,7 @@ def test_transforms_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed["faster_host"]["effect"].endswith(".")
     assert listed["faster_host"]["status"] == {"gpu": "unvalidated", "cpu": "unvalidated"}
     assert listed["batch_size"]["status"]["cpu"] == "validated"
-    assert listed["batch_size"]["pairs"]["cpu"]["rule"] >= 2
+    assert sum(place["untuned"] for place in listed["batch_size"]["evidence"]) >= 2
 
 
 def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_transforms_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert len(told.splitlines()) == 1 + len(TRANSFORMS) + 1
     assert re.search(r"^  faster_host  +-  +Run everything on the host", told, re.MULTILINE)
-    assert re.search(r"^  batch_size  +cpu  ", told, re.MULTILINE)
+    assert re.search(r"^  batch_size  +cpu validated  ", told, re.MULTILINE)
 
 
 def test_one_transform_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,7 +230,8 @@ def test_one_transform_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.startswith("batch_size(n: int, recorded: int | None = None)\n")
     for part in ("\nParameters\n", "\nAssumes: ", "\nUnknown: ", "\nSource: ", "\n>>> "):
         assert part in told
-    assert re.search(r"\nValidated: cpu by \d+ pairs\n$", told)
+    assert "\nStatus, at best: cpu validated\nTested by\n" in told
+    assert re.search(r"\n  - \d+ pairs, AMD CPU with 16-bit products, \d+ of them tuned on ", told)
     assert "---" not in told
 
     assert cli.run(["transforms", "faster_host", "--json"]) == 0
@@ -248,7 +249,7 @@ def test_a_transform_of_the_users_own_in_full(
 
     assert cli.run(["transforms", f"{mine}:change"]) == 0
     assert capsys.readouterr().out == (
-        f"{mine}:change(by: Any)\nDo it.  [b]x[/b]\n\nValidated: by no measured pair\n"
+        f"{mine}:change(by: Any)\nDo it.  [b]x[/b]\n\nStatus, at best: unvalidated\n"
     )
 
 

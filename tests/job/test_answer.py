@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer, exactly
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.job.answer import Answer, exactly
 
 
 @pytest.mark.parametrize("value", [0.5, 3.5, math.nan, math.inf])

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.analysis.prediction import predict
 from foretrace.cli import app as cli
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
-from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.whole import JobDescription, Rent, forecast_whole_job, read_job_description
 from foretrace.tracer.readers.load import load, save
 from foretrace.transforms.scenario import parse_scenario

@@ -76,7 +76,7 @@ def test_without_a_scenario_the_recording_is_shown() -> None:
     assert found["scenario"] == []
     assert found["speedup"] == 1
     assert [each["label"] for each in found["timelines"]] == ["as recorded"]
-    assert found["evidence"] == []
+    assert found["errors_of_pairs"] == found["evidence"] == []
 
 
 def test_evidence_counts_the_pairs_that_tested_a_what_if(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_evidence_counts_the_pairs_that_tested_a_what_if(monkeypatch: pytest.Mon
     monkeypatch.setattr(page_data, "load_table", lambda: {"gpu": {"rule": {"faster_host": row}}})
     scenario = parse_scenario(["faster_host(speedup=2)", "faster_kernels(speedup=2)"])
 
-    tested, untested = view(run_experiment(GRAPH, scenario))["evidence"]
+    tested, untested = view(run_experiment(GRAPH, scenario))["errors_of_pairs"]
     assert tested == {
         "transform": "faster_host",
         "hardware": "gpu",

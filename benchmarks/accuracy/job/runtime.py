@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.analysis.evidence import VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import VALIDATED
 from foretrace.job.runtime.forecast import forecast_runtime, plain_product
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer
+from foretrace.job.answer import Answer
 from foretrace.job.batch_schedule.baselines import dirichlet_remaining, naive_remaining
 from foretrace.job.batch_schedule.epoch_costs import EpochCost, learn_costs
 

@@ -6,34 +6,26 @@ interpolated operator by operator between the two sizes around the one that is a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from foretrace.analysis.baseline import replay_scenario
-from foretrace.analysis.prediction import predict_from, step_interval
+from foretrace.analysis.prediction import predict_from
+from foretrace.analysis.prediction_interval import step_interval
 from foretrace.errors import RefusedError
 from foretrace.job.batch_schedule.epoch_costs import EpochCost
 from foretrace.job.batch_schedule.file import Z
 from foretrace.replaying.replay import replay
-from foretrace.transforms.batching.batch_size import batch_size
-from foretrace.transforms.edit.primitives import scale, scale_lags
+from foretrace.transforms.batching.batch_size import grow_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from foretrace.analysis.baseline import Baseline
-    from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration
 
-    Floats = npt.NDArray[np.float64]
-
-OWN_TIME = ("thread", "fork", "join")
 RECORDING_DOUBT, BETWEEN_DOUBT = 0.02, 0.03
 """Standard deviation of a recorded step beside those of other recordings, and of one interpolated
 between two, as shares (docs/accuracy-job.md)."""
@@ -109,51 +101,6 @@ def between(small: Baseline, large: Baseline, size: int) -> float:
     least, most = (graph.meta.batch_size or 0 for graph in graphs)
     at = (size - least) / (most - least)
     first_ns = small.timeline.step_ns
-    between_ns, last_ns = (replay(_grow(*graphs, share)).step_ns for share in (at, 1.0))
+    between_ns, last_ns = (replay(grow_between(*graphs, share)).step_ns for share in (at, 1.0))
     missed = (1 - at) * small.measured.step_ns / first_ns, at * large.measured.step_ns / last_ns
     return float(between_ns * sum(missed))
-
-
-def _grow(small: Graph, large: Graph, at: float) -> Graph:
-    """Return *small* with its work a share *at* of the way to that of *large*."""
-    least, most = (graph.meta.batch_size or 0 for graph in (small, large))
-    by_rule = batch_size(small, n=most)
-    growth = _growth(small, large, by_rule.tasks["work_ns"].to_numpy())
-    everywhere = np.ones(len(growth), bool)
-    scaled = scale(small, everywhere, 1 + at * (growth - 1), cost="measured")
-    own = small.edges["kind"].isin(OWN_TIME).to_numpy()
-    lags = [_lag(graph) for graph in (small, large)]
-    scaled = scale_lags(scaled, own, 1 + at * (lags[1] / lags[0] - 1)) if lags[0] else scaled
-    return replace(scaled, meta=replace(small.meta, batch_size=round(least + at * (most - least))))
-
-
-def _growth(small: Graph, large: Graph, by_rule: npt.NDArray[np.int64]) -> Floats:
-    """Return how each task of *small* grows up to *large*: by its counterpart, else by the rule."""
-    means = [_work_of_operators(graph) for graph in (small, large)]
-    ratio = (means[1] / means[0].where(means[0] > 0)).rename("ratio")
-    by_operator = _keys(small).join(ratio, on=list(ratio.index.names))["ratio"].to_numpy()
-    work = small.tasks["work_ns"].to_numpy()
-    rule = np.where(work > 0, by_rule / np.maximum(work, 1), 1.0)
-    return np.where(np.isfinite(by_operator), by_operator, rule)
-
-
-def _keys(graph: Graph) -> pd.DataFrame:
-    """Return what a task is: its name, phase and how many like it came before it in its step."""
-    tasks = graph.tasks
-    key = pd.DataFrame(
-        {name: tasks[name].astype(str) for name in ("name", "phase")} | {"step": tasks["step"]}
-    )
-    key["nth"] = key.groupby(["step", "name", "phase"], sort=False).cumcount()
-    return key
-
-
-def _work_of_operators(graph: Graph) -> pd.Series:
-    """Return the mean work over the steps, by what a task is."""
-    keys = _keys(graph).assign(work=graph.tasks["work_ns"].to_numpy())
-    return keys.groupby(["name", "phase", "nth"])["work"].mean()
-
-
-def _lag(graph: Graph) -> float:
-    """Return the untraced host time of a step."""
-    own = graph.edges["kind"].isin(OWN_TIME)
-    return float(graph.edges["lag_ns"][own].sum()) / graph.steps

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer
+from foretrace.job.answer import Answer
 from foretrace.job.convergence.backtest import LEAVE_OUT, trust
 from foretrace.job.convergence.bootstrap import draw_futures
 from foretrace.job.convergence.learning_rate import schedule_of

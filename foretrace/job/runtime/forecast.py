@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, VALIDATED, Answer
+from foretrace.job.answer import Answer
 from foretrace.job.runtime.change_points import pace_change, startup_steps
 from foretrace.job.runtime.sampling_error import between_periods, relative_interval
 

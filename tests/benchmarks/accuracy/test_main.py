@@ -44,11 +44,10 @@ def test_the_table_is_written_as_toml() -> None:
 
 def test_the_page_shows_pairs_means_and_coverage() -> None:
     """Each interval is made without the pair that it is judged on."""
-    text = page(AccuracyStudy(pairs=PAIRS), error_table(PAIRS))
+    text = page(AccuracyStudy(pairs=PAIRS), error_table(PAIRS), 3)
 
     assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% |  | +100.0% | +20.0% |  |  |" in text
-    assert "over 3 public pairs (all): predicted 4.0%, 90th percentile 5.6%; no change" in text
-    assert "Mean |error| over 3 public pairs: 4.0%; no change 100.0%." in text
+    assert "- GPU, whole steps, not tuned on: median |error| over 3 pairs 4.0% (9 of 10" in text
     assert "It held the measurement in 2 of 3 (67%)." in text
     assert "| gpu | amp | rule | 3 | 4.2% | 5.7% |" in text
     assert "| gpu | *all* | rule | | | 5.7% |" in text
@@ -63,17 +62,19 @@ def test_own_pairs_are_summed_up_by_what_if() -> None:
         pair("small", 0.03, before_ns=51.0, transforms=("tf32",), **own),
         pair("unseen", -0.3, calibrated_ns=52.0, held_out=True, **own),
     )
-    text = page(AccuracyStudy(pairs=rows), error_table(rows))
+    text = page(AccuracyStudy(pairs=rows), error_table(rows), 3)
     big, everything = text.split("### ")[1:3]
 
-    assert big.startswith('Pairs recorded by this project, where "no change" is off > 10%')
+    assert big.startswith(
+        'Pairs recorded by this project, not tuned on, where "no change" is off > 10%'
+    )
     line = "| amp | 2 | 1.5 / 1.9 / 2.0 | 30.0 / 38.0 / 40.0 | 100.0 / 100.0 / 100.0 | 20.0"
     assert line in big
     assert "tf32" not in big
     assert "| tf32 | 1 | 3.0 / 3.0 / 3.0 |" in everything
-    assert (
-        "1 held-out pairs (all): with calibration 4.0%, 90th percentile 4.0%; without 30.0" in text
-    )
+    held_out = next(li for li in text.splitlines() if "held-out models (looked at in 3" in li)
+    assert "over 1 pair 30.0%" in held_out
+    assert "of 1 with a calibration 4.0% (9 of 10 within 4.0%), better than their 30.0%" in held_out
     assert "| unseen | amp | 0.00 | 0.00 | 0.00 | +4.0% | -30.0% |" in text
     assert text.count("### Held-out models") == 2
 
@@ -84,19 +85,27 @@ def test_what_cannot_be_judged_is_listed_apart() -> None:
         pair("noisy", 0.5, noise=0.03),
         pair("generated", 0.5, noise=0.0, transforms=("compile",)),
         pair("moved", -0.1, measure="kernels"),
+        pair("moved back", -0.3, measure="kernels", tuned_on=True),
         pair("phase", 0.1, measure="optimizer"),
+        pair("missed", 0.1, replay_error=0.06),
     )
-    text = page(AccuracyStudy(pairs=rows), error_table(rows))
-    parts = {part.split("\n", 1)[0]: part for part in text.replace("### ", "## ").split("## ")}
+    text = page(AccuracyStudy(pairs=rows), error_table(rows), 3)
+    sections = {part.split("\n", 1)[0]: part for part in text.split("\n## ")}
+    own = sections["Pairs recorded by this project"].split("### ")
+    parts = {part.split("\n", 1)[0]: part for part in own}
 
     assert "| noisy |" in parts["Inconclusive"]
     assert "| generated |" in parts["Not predicted"]
-    assert "| moved |" in parts["Moving to another device"]
-    assert "over 1 recordings moved to another device: 10.0%." in text
-    assert "| phase |" in parts["Public pairs"]
-    assert "optimizer |" in parts["Public pairs"]
-    assert "own pairs" not in text
-    assert "over 1 public pairs (all): predicted 10.0%" in text
+    untuned, tuned = sections["Moving to another device"].split("### ")[1:]
+    assert "| moved |" in untuned
+    assert "Median |error| 10.0%, largest 10.0%; conclusive: 1." in untuned
+    assert "| moved back |" in tuned
+    public = sections["Public pairs"]
+    assert "optimizer |" in next(line for line in public.splitlines() if "| phase |" in line)
+    assert "inconclusive |" in next(line for line in public.splitlines() if "| missed |" in line)
+    assert "- GPU, optimizer phases, not tuned on: median |error| over 1 pair 10.0%" in text
+    assert "- GPU, kernel times on another device, tuned on: median" in text
+    assert "whole steps" not in sections["In short"]
 
 
 def test_the_page_names_exceptions_with_their_cause() -> None:
@@ -107,7 +116,7 @@ def test_the_page_names_exceptions_with_their_cause() -> None:
         IdentityRow("odd", None, 100.0, 110.0, 5),
         IdentityRow("broken", None, problem="no steps"),
     )
-    text = page(AccuracyStudy(identities=rows, absent=("gone",)), {})
+    text = page(AccuracyStudy(identities=rows, absent=("gone",)), {}, 3)
 
     assert "| shared | 5 | 0.00 | 0.00 | -7.00% | time slices |" in text
     assert "| odd | 5 | 0.00 | 0.00 | +10.00% | not explained |" in text
@@ -118,9 +127,9 @@ def test_the_page_names_exceptions_with_their_cause() -> None:
 
 def test_pairs_without_constants_have_no_second_null_model() -> None:
     """The mean of nothing is not 0."""
-    text = page(AccuracyStudy(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {})
+    text = page(AccuracyStudy(pairs=(pair("a", 0.0, paper_ns=None, noise=0.001),)), {}, 3)
 
-    assert "no change 100.0%, 90th percentile 100.0%; right sign" in text
+    assert "no change 100.0% (9 of 10 within 100.0%); right sign" in text
     assert "| amp | 1 | 0.0 / 0.0 / 0.0 | 0.0 / 0.0 / 0.0 | 100.0 / 100.0 / 100.0 |  |" in text
 
 
@@ -128,7 +137,7 @@ def test_a_wrong_direction_is_counted() -> None:
     """Predicting slower for what became faster is a wrong sign."""
     wrong = pair("wrong", 1.2)
 
-    assert "right sign in 3." in page(AccuracyStudy(pairs=(*PAIRS, wrong)), {})
+    assert "right sign in 3." in page(AccuracyStudy(pairs=(*PAIRS, wrong)), {}, 3)
 
 
 def test_absent_recordings_are_named(tmp_path: Path) -> None:
@@ -209,6 +218,6 @@ def test_the_study_writes_its_page_and_its_table(
     left = (tmp_path / "accuracy.svg").read_text("utf-8").split('id="axes_2"')[0]
     assert left.split('id="PathCollection_1"')[1].split("</g>\n   </g>")[0].count("<use ") == 3
     readme = (tmp_path / "README.md").read_text("utf-8")
-    assert readme.startswith(f"before {accuracy.BEGIN}\n- Median |error| over 3 public pairs")
+    assert readme.startswith(f"before {accuracy.BEGIN}\n- GPU, whole steps, not tuned on: median")
     assert readme.endswith(f"\n{accuracy.END} after")
     assert "3 pairs, 2 cells" in capsys.readouterr().out

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.job.convergence import SHOWN, questions, read_runs
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.convergence.curves import FORMS
 from foretrace.job.convergence.forecast import Convergence, forecast_steps_to_loss
 from foretrace.job.convergence.loss_log import LossLog

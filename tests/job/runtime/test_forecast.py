@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
-from foretrace.job.answer import UNVALIDATED, VALIDATED
 from foretrace.job.runtime.change_points import pace_change, startup_steps
 from foretrace.job.runtime.forecast import forecast_runtime, plain_product, two_lengths
 from foretrace.job.runtime.sampling_error import between_periods, relative_interval
