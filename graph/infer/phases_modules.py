@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from foretrace.graph.infer.host_tasks import find_enclosing
+from foretrace.graph.infer.module_calls import find_module_calls
 from foretrace.graph.model import PHASES
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _RANGES = (
     ),
 )
 _BACKWARD_OP = re.compile(r"^autograd::engine|Backward\d*$|^torch::autograd::")
-_MODULE = re.compile(r"^##(?!\s)")
 _CODE = {name: code for code, name in enumerate(PHASES)}
 
 
@@ -60,14 +60,12 @@ def assign_modules(events: Events, host: HostTasks) -> tuple[Ints, list[str]]:
 
     Backward operators take the module of the forward operator with their sequence number.
     """
-    annotations = np.flatnonzero(events.is_kind("annotation"))
-    rows = annotations[events.named(_MODULE, annotations)]
-    used, codes = np.unique(events.name[rows], return_inverse=True)
+    calls = find_module_calls(events)
     module = np.full(len(host), -1, np.int64)
-    if len(rows):
-        _paint(module, events, host, rows, codes)
+    if len(calls.rows):
+        _paint(module, events, host, calls.rows, calls.code)
         _assign_backward_modules(module, events, host)
-    return module, [events.names[code].lstrip("#") for code in used.tolist()]
+    return module, calls.paths
 
 
 def _paint(label: Ints, events: Events, host: HostTasks, rows: Ints, codes: Ints) -> None:
