@@ -42,6 +42,7 @@ TASK_COLUMNS = (
     Column("bytes", "float64", "B", "moved or communicated; NaN when unknown"),
     Column("flops", "float64", "FLOP", "NaN when unknown"),
     Column("blocks", "int64", "", "thread blocks of a kernel"),
+    Column("block_threads", "int32", "", "threads in a block"),
     Column(
         "fill",
         "float64",

@@ -109,6 +109,7 @@ def make_task_table(
         "operator": join(operator[h], inherit(operator), -1, np.int32),
         "bytes": join(np.nan, events.column("bytes")[event], np.nan, np.float64),
         "blocks": join(-1, events.column("blocks")[event], -1),
+        "block_threads": join(-1, events.column("block_threads")[event], -1, np.int32),
         "fill": join(np.nan, fill, np.nan, np.float64),
         "wait": code(WAITS, wait, NONE, NONE),
         "wait_lane": join(wait_lane, -1, -1, np.int32),

@@ -270,7 +270,7 @@ def _count_traffic(graph: Graph, where: Mask, optimizer: str | None, *, is_multi
             CHUNK * CHUNKS_PER_LAUNCH
         )
         launches = np.maximum(1, count // times // graph.steps - full)
-        fit = np.array([_fitting(name) for name in names])
+        fit = np.array([fitting_tensors(name) for name in names])
         tensors = tensors or int((fit * launches).min())
     else:
         once = np.array(["addcdiv" in name for name in names])
@@ -292,7 +292,7 @@ def _count_traffic(graph: Graph, where: Mask, optimizer: str | None, *, is_multi
     )
 
 
-def _fitting(name: str) -> int:
+def fitting_tensors(name: str) -> int:
     """Return how many tensors one launch of a multi-tensor kernel takes."""
     depth = LIST_DEPTH.search(name)
     return TENSORS_PER_LAUNCH.get(int(depth.group(1)) if depth else 4, TENSORS_PER_LAUNCH[4])

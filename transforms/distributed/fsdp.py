@@ -13,6 +13,7 @@ from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
+from foretrace.transforms.distributed.common.assumed_layers import with_layers
 from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
@@ -80,13 +81,15 @@ def fsdp(
     stage: int = 3,
     prefetch: int | None = None,
     wrap: str | None = None,
+    layers: int | None = None,
+    gradient_mb: float | None = None,
 ) -> Graph:
     """Train on *workers* processes that each keep a share of parameters and optimizer state.
 
     Parameters
     ----------
     graph
-        The job of one process, recorded with module names.
+        The job of one process.
     workers, cluster, network, nodes
         As `ddp` takes them.
     stage
@@ -98,6 +101,10 @@ def fsdp(
         torch waits for each collective at once.
     wrap
         Regular expression of the modules that are units; by default the outermost numbered ones.
+    layers
+        How many layers the model has, where the trace names no modules.
+    gradient_mb
+        Size of all gradients in MB (10^6 bytes), where the trace does not tell.
 
     Notes
     -----
@@ -130,7 +137,8 @@ def fsdp(
     placed = place_alone(graph, "fsdp", workers, cluster=cluster, network=network, nodes=nodes)
     if workers == 1:
         return graph
-    units = find_units(graph, find_gradients(graph), wrap)
+    graph = with_layers(graph, layers, "fsdp")
+    units = find_units(graph, find_gradients(graph, gradient_mb=gradient_mb), wrap)
     moves = [
         move
         for step in dict.fromkeys(unit.step for unit in units)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+NO_KERNEL = {"flops": np.nan, "blocks": -1, "block_threads": -1, "fill": np.nan}
+"""What a task that is no recorded kernel has in the columns that describe one."""
 
 
 FEW = 8

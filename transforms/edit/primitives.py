@@ -15,7 +15,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
-from foretrace.transforms.edit.columns import Mask, Rows, append, is_in, set_label
+from foretrace.transforms.edit.columns import NO_KERNEL, Mask, Rows, append, is_in, set_label
 from foretrace.transforms.edit.select import launch_edges
 
 if TYPE_CHECKING:
@@ -154,8 +154,8 @@ def insert(
     rows = count + np.arange(len(anchors), dtype=np.int64)
     if "work_ns" in columns:
         whole_ns(np.broadcast_to(columns["work_ns"], len(anchors)))
-    unknown = {"duration_ns": 0, "operator": -1, "bytes": np.nan, "flops": np.nan, "blocks": -1}
-    quiet = {"fill": np.nan, "wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1}
+    unknown = {"duration_ns": 0, "operator": -1, "bytes": np.nan, **NO_KERNEL}
+    quiet = {"wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1}
     start = graph.tasks["start_ns"].to_numpy()[anchors] - int(place == "before")
     tasks = append(graph.tasks, anchors, {**unknown, **quiet, "start_ns": start, **columns})
     order = np.argsort(anchors, kind="stable")

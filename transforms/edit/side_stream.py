@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.transforms.edit.columns import Rows, append
+from foretrace.transforms.edit.columns import NO_KERNEL, Rows, append
 from foretrace.transforms.edit.primitives import edge_rows, insert
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run_aside(
     """
     count = len(graph.tasks)
     rows = count + np.arange(len(like), dtype=np.int64)
-    unknown = {"duration_ns": 0, "operator": -1, "flops": np.nan, "blocks": -1, "fill": np.nan}
+    unknown = {"duration_ns": 0, "operator": -1, **NO_KERNEL}
     quiet = {"wait": "none", "wait_lane": -1, "return_ns": 0, "lock": -1, "lane": lane}
     tasks = append(graph.tasks, like, {"bytes": np.nan, **unknown, **quiet, **columns})
     edges = edge_rows(graph.edges, rows[:-1], rows[1:], "stream", 0)

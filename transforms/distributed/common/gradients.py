@@ -1,8 +1,8 @@
 """The gradients of a job: how large they are, and after which task each is final.
 
 In: a graph. Out: one `Gradient` per parameter and step, in the order in which backward finishes
-them. Sizes come from the operators' shapes, from what the recorder saw of the model, from the
-copies that a recorded DDP job makes, or from the user.
+them. Sizes come from the user, from the operators' shapes, from what the recorder saw of the model,
+from what a recorded DDP job copies and reduces, or from the grids of the optimizer's kernels.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.transforms.collectives.all_reduces import gradient_exchanges
 from foretrace.transforms.costs.activations import element_bytes
 from foretrace.transforms.costs.cpu_matmul import nearest
 from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
-from foretrace.transforms.distributed.common.bucket_copies import read_copies
+from foretrace.transforms.distributed.common.bucket_copies import read_copies, ready_rows
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
+from foretrace.transforms.distributed.common.gradient_sizes import (
+    WIDTH,
+    GradientSize,
+    read_given,
+    read_grids,
+    read_recorded,
+    refuse_unknown_sizes,
+)
 from foretrace.transforms.edit.columns import Rows, is_in
-from foretrace.transforms.edit.parameters import positive
-from foretrace.transforms.edit.select import has_device, on_device
+from foretrace.transforms.edit.select import call_of, has_device, on_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from foretrace.graph.model import Graph
-
-MB = 1_000_000
-MOST_MB = 1_000_000_000
-"""No model has a petabyte of parameters: 10^14 of them take 400 TB."""
-WIDTH = 4
-"""Bytes of an element where nothing tells: optimizers keep parameters in fp32."""
-UNKNOWN_PIECES = 32
-"""Gradients that a known total is cut into where a trace shows no single ones: enough that no piece
-is a large share of a bucket, few enough to be cheap (a convention, no measurement)."""
 
 
 class Gradient(NamedTuple):
@@ -44,8 +43,7 @@ class Gradient(NamedTuple):
     ``row`` is the task after which it is final: a device task where the job has a device, else the
     host task itself. ``host`` is the host task after which the framework's hook runs (−1: unknown).
     ``name`` is the parameter, ``module`` the module it belongs to; ``shape`` is empty where
-    unknown, ``width`` the bytes of one element. ``source`` is "shapes", "model" (as the recorder
-    saw it), "copies" (of a recorded DDP job) or "given".
+    unknown, ``width`` the bytes of one element. ``source`` is one of `SOURCES`.
     """
 
     name: str | None
@@ -65,13 +63,6 @@ class _Moments(NamedTuple):
     step: Rows
     host: Rows
     operator: Rows
-
-
-class _Size(NamedTuple):
-    name: str | None
-    bytes: int
-    shape: tuple[int, ...]
-    width: int
 
 
 def find_gradients(
@@ -109,61 +100,34 @@ def find_gradients(
     [(32768, 1, 0)]
     """
     moments = _moments(graph)
-    given = _read_given(parameters, gradient_mb, int(np.bincount(moments.step).max(initial=0)))
-    if given is None and len(moments.step):
-        from_shapes = _from_shapes(graph, moments)
-        if from_shapes is not None:
-            return from_shapes
-    sizes = given or _read_recorded(graph)
-    source = "given" if given else "model"
-    if sizes is None:
-        return _from_copies(graph) or _refuse()
-    if 0 < len(moments.step) == len(sizes) * len(np.unique(moments.step)):
-        return _join(graph, moments, sizes[::-1] * len(np.unique(moments.step)), source)
+    pieces = int(np.bincount(moments.step).max(initial=0))
+    given = read_given(parameters, gradient_mb, pieces)
+    if given is not None:
+        return _place(graph, moments, given, "given")
+    if len(moments.step) and (from_shapes := _from_shapes(graph, moments)) is not None:
+        return from_shapes
+    if recorded := read_recorded(graph):
+        return _place(graph, moments, recorded, "model")
+    if exchanged := _from_copies(graph) or _from_all_reduces(graph):
+        return exchanged
+    if grids := read_grids(graph, pieces):
+        return _place(graph, moments, grids, "grids")
+    raise refuse_unknown_sizes()
+
+
+def _place(
+    graph: Graph, moments: _Moments, sizes: Sequence[GradientSize], source: str
+) -> list[Gradient]:
+    """Return gradients of these *sizes*, in the model's order, where they become final."""
+    steps = len(np.unique(moments.step))
+    if 0 < len(moments.step) == len(sizes) * steps:
+        return _join(graph, moments, list(sizes[::-1]) * steps, source)
     return _spread(graph, sizes[::-1], source)
 
 
 def total_bytes(gradients: Sequence[Gradient]) -> int:
     """Return the bytes of all gradients of one step."""
     return sum(each.bytes for each in gradients if each.step == gradients[0].step)
-
-
-def _refuse() -> list[Gradient]:
-    raise TransformError(
-        "this trace does not tell how large the gradients are; record it with foretrace record, "
-        "or give parameters=[MB, ...] in the model's order, or their sum as gradient_mb=..."
-    )
-
-
-def _read_given(
-    parameters: Sequence[float] | None, gradient_mb: float | None, pieces: int
-) -> list[_Size] | None:
-    """Return the sizes that the user gave."""
-    if parameters is not None and gradient_mb is not None:
-        raise TransformError("give either parameters=[MB, ...] or gradient_mb=..., not both")
-    if gradient_mb is not None:
-        positive("gradient_mb", gradient_mb)
-        pieces = pieces or UNKNOWN_PIECES
-        parameters = [gradient_mb / pieces] * pieces
-    if parameters is None:
-        return None
-    if not isinstance(parameters, list | tuple) or not parameters:
-        raise TransformError(f"parameters={parameters!r} is no list; give parameters=[MB, ...]")
-    each = [positive("parameters", size) for size in parameters]
-    if sum(each) > MOST_MB:
-        raise TransformError(f"gradients of {sum(each):.3g} MB: give at most {MOST_MB:,} MB in all")
-    return [_Size(None, max(1, round(size * MB)), (), WIDTH) for size in each]
-
-
-def _read_recorded(graph: Graph) -> list[_Size] | None:
-    """Return name and size of the model's parameters as the recorder saw them, in their order."""
-    seen = graph.meta.extra.get("parameters")
-    if not seen:
-        return None
-    return [
-        _Size(str(name), math.prod(shape) * int(width), tuple(shape), int(width))
-        for name, shape, width in seen
-    ]
 
 
 def _moments(graph: Graph) -> _Moments:
@@ -210,23 +174,23 @@ def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
     texts, types = (operators[c].astype(object) for c in ("shapes", "dtypes"))
     if operators["shapes"].isna().to_numpy()[moments.operator].any():
         return None
-    sizes: list[_Size] = []
+    sizes: list[GradientSize] = []
     for operator in moments.operator.tolist():
         shape = (parse_shapes(str(texts.iat[operator])) or ((),))[0]
         width = element_bytes(str(types.iat[operator]))
-        sizes.append(_Size(None, math.prod(shape) * width, shape, width))
+        sizes.append(GradientSize(None, math.prod(shape) * width, shape, width))
     named = _name(graph, moments, sizes)
     return _join(graph, moments, named, "shapes")
 
 
-def _name(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
+def _name(graph: Graph, moments: _Moments, sizes: list[GradientSize]) -> list[GradientSize]:
     """Give each size the last parameter of its shape that has no gradient yet in its step.
 
     Of those the ones of the task's own module come first: backward runs in reverse order.
     """
-    recorded = _read_recorded(graph) or []
+    recorded = read_recorded(graph) or []
     modules = graph.tasks["module"].astype(object).to_numpy()[moments.host]
-    named: list[_Size] = []
+    named: list[GradientSize] = []
     free: dict[tuple[int, ...], list[str]] = {}
     for at, size in enumerate(sizes):
         if at == 0 or moments.step[at] != moments.step[at - 1]:
@@ -241,7 +205,9 @@ def _name(graph: Graph, moments: _Moments, sizes: list[_Size]) -> list[_Size]:
     return named
 
 
-def _join(graph: Graph, moments: _Moments, sizes: Sequence[_Size], source: str) -> list[Gradient]:
+def _join(
+    graph: Graph, moments: _Moments, sizes: Sequence[GradientSize], source: str
+) -> list[Gradient]:
     """Put sizes and moments together; on a device a gradient is final after its last kernel."""
     rows = last_launched(graph, moments.host) if has_device(graph) else moments.host
     modules = graph.tasks["module"].astype(object)
@@ -263,16 +229,17 @@ def _join(graph: Graph, moments: _Moments, sizes: Sequence[_Size], source: str) 
     ]
 
 
-def _spread(graph: Graph, sizes: Sequence[_Size], source: str) -> list[Gradient]:
+def _spread(graph: Graph, sizes: Sequence[GradientSize], source: str) -> list[Gradient]:
     """Place gradients evenly over the backward tasks of each step, the last at the end."""
     device = has_device(graph)
     where = is_in(graph.tasks["phase"], "backward")
     where &= is_in(graph.tasks["kind"], "kernel") if device else ~on_device(graph)
     if not where.any():
         raise TransformError("this job has no backward pass: there are no gradients")
+    modules = graph.tasks["module"].astype(object)
     return [
-        Gradient(size.name, size.bytes, row, step, -1 if device else row, None, size.shape,
-                 size.width, source)
+        Gradient(size.name, size.bytes, row, step, -1 if device else row,
+                 _module_of(size.name) or _text(modules.iat[row]), size.shape, size.width, source)
         for step, rows in per_step(graph, where)
         for size, row in zip(sizes, evenly(rows, len(sizes)).tolist(), strict=True)
     ]  # fmt: skip
@@ -283,6 +250,20 @@ def _from_copies(graph: Graph) -> list[Gradient]:
     return [
         Gradient(None, size, row, step, host, source="copies")
         for step, size, row, host in read_copies(graph)
+    ]
+
+
+def _from_all_reduces(graph: Graph) -> list[Gradient]:
+    """Return one gradient per recorded bucket; none where a trace tells no bytes."""
+    size = graph.tasks["bytes"].to_numpy()
+    reduced = gradient_exchanges(graph)
+    if not reduced.any() or not (size[reduced] > 0).all():
+        return []
+    calls = call_of(graph)
+    return [
+        Gradient(None, round(size[row]), ready, step, int(calls[ready]), source="buckets")
+        for step, rows in per_step(graph, reduced)
+        for row, ready in zip(rows.tolist(), ready_rows(graph, rows).tolist(), strict=True)
     ]
 
 

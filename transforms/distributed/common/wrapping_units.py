@@ -102,7 +102,7 @@ def find_units(
     if all(unit < 0 for _, unit in parts):
         raise TransformError(
             "this trace does not tell which module a gradient belongs to; record the job with "
-            "foretrace record, and give it its model"
+            "foretrace record, or with_stack=True of torch.profiler"
         )
     made = [
         _unit(graph, gradients, key, mine, [*names, REST][key[1]], forward, backward)

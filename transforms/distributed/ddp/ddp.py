@@ -11,8 +11,8 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.distributed.common.buckets import Caps, caps
+from foretrace.transforms.distributed.common.gradient_sizes import MB, SOURCES
 from foretrace.transforms.distributed.common.gradients import (
-    MB,
     Gradient,
     find_gradients,
     total_bytes,
@@ -205,7 +205,8 @@ def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.3g} ms behind at the end of a step",
     ]
     if gradients[0].source not in EXACT:
-        notes.append(f"ddp: sizes of gradients are {gradients[0].source}; they become ready evenly")
+        known = SOURCES[gradients[0].source]
+        notes.append(f"ddp: sizes of gradients are {known}; they become ready evenly")
     if on_device and (device := hardware(graph)) and "overlap_share" not in device.figures:
         notes.append("ddp: how much NCCL slows kernels down is known of the A100 only")
     return add_note(_of_workers(graph, changed, workers, placed), *notes)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placement
+from foretrace.transforms.distributed.common.assumed_layers import with_layers
 from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.server_cost import (
@@ -55,19 +56,25 @@ def p3(
     nodes: int | None = None,
     ingress: bool = True,
     server_gbps: float | None = None,
+    layers: int | None = None,
+    gradient_mb: float | None = None,
 ) -> Graph:
     """Exchange gradients in slices over parameter servers, those of the first layers first.
 
     Parameters
     ----------
     graph
-        The job of one process, recorded with module names.
+        The job of one process.
     workers, cluster, network, nodes, ingress, server_gbps
         As `parameter_server` takes them.
     servers
         Devices that serve and do not compute; by default every worker's machine serves a share.
     slice_mb
         Size of a slice in MB.
+    layers
+        How many layers the model has, where the trace names no modules.
+    gradient_mb
+        Size of all gradients in MB (10^6 bytes), where the trace does not tell.
 
     Notes
     -----
@@ -104,7 +111,8 @@ def p3(
     job = ServerPlacement(
         placed, devices, devices if servers is None else placed.devices[workers:], ingress
     )
-    gradients = find_gradients(graph)
+    graph = with_layers(graph, layers, "p3")
+    gradients = find_gradients(graph, gradient_mb=gradient_mb)
     slices = _slices(graph, gradients, slice_mb * MB)
     late = late_ns(graph, workers)
     update = update_tasks(graph)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers, workers_placed
+from foretrace.transforms.distributed.common.assumed_layers import with_layers
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.workers import check_transport, with_workers
 from foretrace.transforms.distributed.pipeline.assembly import assemble
@@ -55,13 +56,14 @@ def pipeline(
     recorded: int | None = None,
     blocking: bool | None = None,
     backend: str | None = None,
+    layers: int | None = None,
 ) -> Graph:
     """Split the model over *stages* devices and each batch into *micro_batches* parts.
 
     Parameters
     ----------
     graph
-        The job of one worker, recorded with its modules.
+        The job of one worker.
     stages
         Ranks in the pipeline, each with a piece of the model.
     micro_batches
@@ -89,6 +91,8 @@ def pipeline(
         (``isend``); by default it waits with "gpipe", since the other schedules would deadlock.
     backend
         "nccl" on devices, "gloo" on CPUs.
+    layers
+        How many layers the model has, where the trace names no modules.
 
     Notes
     -----
@@ -132,6 +136,7 @@ def pipeline(
     shape = PipelineShape(stages, replicas, degree_of(graph), _chunks(schedule, chunks))
     if stages * replicas * micro_batches == 1:
         return graph
+    graph = with_layers(graph, layers, "pipeline")
     where = {"cluster": cluster, "network": network, "nodes": nodes, "placement": placement}
     placed = _place(graph, shape, where)
     check_transport(graph, placed.cluster)

@@ -79,7 +79,7 @@ def share_layers(graph: Graph, degree: int) -> SharedLayers:
     if not graph.tasks["module"].notna().any():
         raise TransformError(
             "this trace names no modules, so no layers can be shared; record it with foretrace "
-            "record, and give the job its model"
+            "record, or torch.profiler's with_stack=True and record_shapes=True"
         )
     tasks = graph.tasks
     root = _linear_above(graph)

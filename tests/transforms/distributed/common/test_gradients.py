@@ -13,8 +13,8 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.batching.gradient_accumulation import gradient_accumulation
 from foretrace.transforms.costs.operators import ACCUMULATE
+from foretrace.transforms.distributed.common.gradient_sizes import UNKNOWN_PIECES
 from foretrace.transforms.distributed.common.gradients import (
-    UNKNOWN_PIECES,
     find_gradients,
     total_bytes,
 )
