@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.identity import Identity, identity_from
 from foretrace.analysis.rank_pace import RankPace, rank_paces
@@ -16,10 +18,11 @@ from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.tracer.data_issues import sentences
-from foretrace.transforms.costs.kernel_names import classes
+from foretrace.transforms.costs.kernel_names import OTHER, classes
 from foretrace.transforms.costs.peak_memory import Memory, capacity_bytes, peak_memory
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pandas as pd
 
     from foretrace.graph.model import Graph
@@ -50,7 +53,11 @@ class Steps:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is in a trace. Times in ns; ``kernels_ns`` is (time, count) over the whole recording."""
+    """What is in a trace. Times in ns; ``kernels_ns`` is (time, count) over the whole recording.
+
+    ``classes_ns`` holds the driver's copies and fills as "memcpy" and "memset", kernels whose class
+    no rule knows as "other"; the longest of these are in ``unclassified_ns``.
+    """
 
     source: str
     format: str
@@ -63,6 +70,7 @@ class Summary:
     events: dict[str, int]
     busy_ns: int
     classes_ns: dict[str, int]
+    unclassified_ns: dict[str, int]
     kernels_ns: dict[str, tuple[int, int]]
     steps: Steps | None
     steps_problem: str | None
@@ -92,7 +100,8 @@ def summarise(trace: Trace, *, step_pattern: str | None = None) -> Summary:
         span_ns=int(ends.max() - events["start_ns"].min()) if len(events) else 0,
         events=_counts(events["kind"]),
         busy_ns=int(device["duration_ns"].sum()),
-        classes_ns=_classes(device),
+        classes_ns=_sum_by(_classes(device), device),
+        unclassified_ns=_unclassified(device),
         kernels_ns=_top_kernels(device),
         steps=steps,
         steps_problem=problem,
@@ -129,9 +138,21 @@ def _counts(column: pd.Series) -> dict[str, int]:
     return {str(name): int(count) for name, count in counts.items() if count}
 
 
-def _classes(device: pd.DataFrame) -> dict[str, int]:
-    """Return device time by class of kernel, longest first."""
-    totals = device["duration_ns"].groupby(classes(device["name"])).sum().to_dict()
+def _classes(device: pd.DataFrame) -> npt.NDArray[np.str_]:
+    """Return the class of each device event; what the driver copies and fills is of its kind."""
+    kind = device["kind"].astype(str).to_numpy()
+    return np.where(kind == "kernel", classes(device["name"]), kind)
+
+
+def _unclassified(device: pd.DataFrame, count: int = 3) -> dict[str, int]:
+    unknown = device[_classes(device) == OTHER]
+    longest = _sum_by(unknown["name"].astype(str).to_numpy(), unknown)
+    return dict(list(longest.items())[:count])
+
+
+def _sum_by(key: npt.NDArray[np.str_], device: pd.DataFrame) -> dict[str, int]:
+    """Return device time by *key*, longest first."""
+    totals = device["duration_ns"].groupby(key).sum().to_dict()
     return {str(name): int(ns) for name, ns in sorted(totals.items(), key=lambda i: (-i[1], i[0]))}
 
 

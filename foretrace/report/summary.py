@@ -19,6 +19,7 @@ from foretrace.report.text_layout import (
     note_list,
     table,
 )
+from foretrace.transforms.costs.kernel_names import OTHER
 from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
         "events": report.events,
         "device_busy_ms": ms(report.busy_ns),
         "device_classes_ms": {name: ms(ns) for name, ns in report.classes_ns.items()},
+        "unclassified_ms": {name: ms(ns) for name, ns in report.unclassified_ns.items()},
         "kernels": [
             {"name": name, "ms": ms(ns), "count": count}
             for name, (ns, count) in report.kernels_ns.items()
@@ -183,6 +185,15 @@ def _paces(steps: Steps, decimals: int) -> Blocks:
     return [table("lrrrr", rows, heads), aside(str(pace_setter(steps.paces)), "")]
 
 
+def _unclassified(report: Summary) -> Blocks:
+    """Name the kernels whose class is unknown, and say which share of the time they are."""
+    if not report.unclassified_ns:
+        return []
+    part = share(report.classes_ns[OTHER] / report.busy_ns)
+    names = ", ".join(short(name) for name in report.unclassified_ns)
+    return [aside(f"other: kernels of no known class, {part} of this time: {names}")]
+
+
 def _device_time(report: Summary) -> Blocks:
     """Return what the devices did in the whole recording."""
     if not report.busy_ns:
@@ -199,6 +210,7 @@ def _device_time(report: Summary) -> Blocks:
     return [
         heading("Device time, whole recording"),
         table("lrr", classes),
+        *_unclassified(report),
         heading("Longest kernels, whole recording"),
         table("rrl", kernels),
     ]

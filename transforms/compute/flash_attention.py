@@ -39,7 +39,7 @@ RECOMPUTED = 5 / 4
 """The fused backward pass computes the scores again: five products in place of four."""
 
 LOSS_OR_ROUTER = r"(?i)log_?softmax|nll_?loss|cross_?entropy|topk|sort|routing"
-SPARE = ("pointwise", "copy", "softmax", "reduce", "layout", "other", "embedding")
+SPARE = ("pointwise", "copy", "softmax", "reduce", "layout", "quantize", "other", "embedding")
 """Classes that may stand between the products of a chain."""
 MOST_BETWEEN = 24
 """A longer run between two products is no attention (own softmax gradients take 18 kernels)."""

@@ -16,6 +16,8 @@ from foretrace.errors import TransformError
 from foretrace.transforms.costs.assumed import Assumed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from foretrace.graph.model import Graph
 
 FIGURES = (
@@ -25,6 +27,7 @@ FIGURES = (
     "fp16_tflops",
     "bf16_tflops",
     "fp8_tflops",
+    "fp4_tflops",
     "memory_gbps",
     "memory_gb",
     "l2_mb",
@@ -42,6 +45,27 @@ FIGURES = (
 """Peaks (dense) of vector and matrix units, memory, links in one direction, what large kernels
 reach of the peaks, the times that small ones cannot go below, and the speed that kernels keep while
 the collectives library transfers."""
+
+
+class Figures(dict[str, float]):
+    """Figures of a device by name; one that is asked for and not public is refused."""
+
+    def __init__(self, device: str, known: Mapping[str, float]) -> None:
+        super().__init__(known)
+        self._device = device
+
+    def __missing__(self, name: str) -> float:
+        """Refuse to guess.
+
+        Raises
+        ------
+        TransformError
+            Always.
+        """
+        raise TransformError(
+            f"no public figure tells the {name} of {self._device}, and this change needs it; "
+            "choose another device"
+        )
 
 
 @dataclass(frozen=True)
@@ -153,7 +177,9 @@ def _hardware(row: dict[str, Any], sources: dict[str, str]) -> Hardware:
         name=row["name"],
         capability=float(row["capability"]),
         vendor=row.get("vendor", "nvidia"),
-        figures={name: float(figure["value"]) for name, figure in given.items()},
+        figures=Figures(
+            row["name"], {name: float(figure["value"]) for name, figure in given.items()}
+        ),
         sources={name: figure["source"] for name, figure in told.items()},
         assumed={
             name: _assume(f"{row['name']}: {name}", figure)

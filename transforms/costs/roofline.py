@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-TENSOR = ("fp8", "bf16", "fp16", "tf32")
+TENSOR = ("nvfp4", "mxfp4", "fp4", "mxfp8", "fp8", "bf16", "fp16", "tf32")
 SIMT_REACHED = 0.85
 """Share of the fp32 peak that large products reach without tensor cores (cuBLAS on V100)."""
 
@@ -42,8 +42,17 @@ LAYOUT = Assumed(
     more_is_longer=True,
 )
 
-FALLBACKS = {"fp8": ("bf16", "fp16", "fp32"), "bf16": ("fp32",), "tf32": ("fp32",)}
-"""Where the arithmetic goes on a device without it (bf16 is emulated in fp32)."""
+_WIDER = ("fp8", "bf16", "fp16", "fp32")
+FALLBACKS = {
+    **dict.fromkeys(("nvfp4", "mxfp4"), ("fp4", *_WIDER)),
+    "fp4": _WIDER,
+    "mxfp8": _WIDER,
+    "fp8": _WIDER[1:],
+    "bf16": ("fp32",),
+    "tf32": ("fp32",),
+}
+"""Where the arithmetic goes on a device without it (bf16 is emulated in fp32). Blocks with scales
+of their own run at the rate of their elements."""
 
 
 @dataclass(frozen=True)

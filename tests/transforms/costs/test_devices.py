@@ -45,6 +45,13 @@ from tests.support.jobs.simple import gpu_job
         ("AMD Instinct MI210", "MI210"),
         ("AMD Radeon Graphics", "MI250"),
         ("AMD Instinct MI300X VF", "MI300X"),
+        ("AMD Instinct MI325X", "MI325X"),
+        ("AMD Instinct MI355X", "MI355X"),
+        ("NVIDIA B300 SXM6 AC", "B300"),
+        ("NVIDIA GB300", "GB300"),
+        ("NVIDIA GB200", "GB200"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 5090", "RTX 5090"),
     ],
 )
 def test_a_recorded_name_finds_its_device(recorded: str, name: str) -> None:
@@ -87,3 +94,12 @@ def test_attention_kernels_need_their_generation() -> None:
     assert attention_share("flash2", device_named("H100")) == 0.35
     assert attention_share("flash2", device_named("MI300X")) == 0.20
     assert attention_share("flash3", device_named("MI300X")) is None
+
+
+def test_a_figure_that_is_not_public_is_refused() -> None:
+    """The SMs of a B300 are in no datasheet: nothing is guessed."""
+    b300 = device_named("B300")
+
+    assert b300.peak("fp4") == 13_500
+    with pytest.raises(TransformError, match="no public figure tells the sm_count of B300"):
+        b300.figures["sm_count"]
