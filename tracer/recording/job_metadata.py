@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 ALLOCATOR = "allocator"
 """In `TraceMeta.extra`: settings of the allocator, where the environment has some."""
 
+SPARSE = "sparse_gradients"
+"""In `TraceMeta.extra`: name and distinct rows of each sparse gradient, which workers exchange."""
+
 FETCHES = 8
 FETCH_LIMIT_NS = 2_000_000_000
 
@@ -54,6 +57,7 @@ def describe_recording(recorder: Recorder) -> dict[str, Any]:
             "blocks": [[block.kind, block.steps] for block in recorder.blocks],
             "parameters": describe_parameters(job.model),
             "buffers": describe_buffers(job.model),
+            **({SPARSE: sparse} if (sparse := count_sparse_rows(job.model)) else {}),
         },
     }
 
@@ -132,6 +136,16 @@ def describe_parameters(model: Any) -> list[list[Any]]:
     """Return name, shape and bytes per element of what *model* learns, in its order."""
     named = [] if model is None else model.named_parameters()
     return [[name, list(p.shape), p.element_size()] for name, p in named if p.requires_grad]
+
+
+def count_sparse_rows(model: Any) -> list[list[Any]]:
+    """Return name and distinct rows of each sparse gradient that *model* has now."""
+    named = [] if model is None else model.named_parameters()
+    return [
+        [name, int(p.grad.coalesce().indices().shape[1])]
+        for name, p in named
+        if p.grad is not None and p.grad.is_sparse
+    ]
 
 
 def parameter_bytes(described: Any) -> int | None:

@@ -14,7 +14,7 @@ from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
 from foretrace.transforms.distributed.common.assumed_layers import with_layers
-from foretrace.transforms.distributed.common.gradients import find_gradients
+from foretrace.transforms.distributed.common.dense_gradients import find_once
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.transfers import (
@@ -138,7 +138,7 @@ def fsdp(
     if workers == 1:
         return graph
     graph = with_layers(graph, layers, "fsdp")
-    units = find_units(graph, find_gradients(graph, gradient_mb=gradient_mb), wrap)
+    units = find_units(graph, find_once(graph, "fsdp", gradient_mb=gradient_mb), wrap)
     moves = [
         move
         for step in dict.fromkeys(unit.step for unit in units)

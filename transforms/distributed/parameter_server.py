@@ -9,7 +9,8 @@ import numpy as np
 
 from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.costs.memcpy_cost import insert_moves, moving_ns
-from foretrace.transforms.distributed.common.gradients import Gradient, find_gradients, total_bytes
+from foretrace.transforms.distributed.common.dense_gradients import find_once
+from foretrace.transforms.distributed.common.gradients import Gradient, total_bytes
 from foretrace.transforms.distributed.common.server_cost import (
     ServerPlacement,
     update_ns,
@@ -122,7 +123,7 @@ def parameter_server(
         nodes=nodes,
         servers=servers,
     )
-    gradients = find_gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
+    gradients = find_once(graph, "parameter_server", parameters=parameters, gradient_mb=gradient_mb)
     job = ServerPlacement(placed, placed.devices[:workers], placed.devices[workers:], ingress)
     size = float(total_bytes(gradients))
     waits = mode == "bsp"

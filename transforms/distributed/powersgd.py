@@ -12,7 +12,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.memcpy_cost import moving_ns
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
 from foretrace.transforms.distributed.common.collective_tasks import collectives
-from foretrace.transforms.distributed.common.gradients import find_gradients
+from foretrace.transforms.distributed.common.dense_gradients import find_once
 from foretrace.transforms.distributed.common.recast_collectives import (
     insert_before,
     insert_behind,
@@ -124,7 +124,7 @@ def powersgd(graph: Graph, *, rank: int = 1) -> Graph:
 
 def _buckets(graph: Graph, rows: Rows, rank: int) -> list[_Bucket]:
     """Return what each of *rows* becomes: buckets hold gradients in the order they are ready."""
-    coming = iter(find_gradients(graph))
+    coming = iter(find_once(graph, "powersgd"))
     buckets: list[_Bucket] = []
     for size in graph.tasks["bytes"].to_numpy()[rows].tolist():
         members: list[Gradient] = []

@@ -126,3 +126,51 @@ def gpu_job(
         platform=Platform(),
         wrap=True,
     )
+
+
+def passes_job(*passes: str, update: str = "update") -> Graph:
+    """Build a step of backward passes, each over the named parameters, with an update behind each.
+
+    Parameter "a" has 1 MB, "b" 2 MB, "c" 3 MB.
+    """
+    rows: list[Row] = []
+    for each in passes:
+        rows.append(("fwd", 20 * MS, "forward", None))
+        for name in each:
+            shape = f"[[1000,{250 * (1 + 'abc'.index(name))}]]"
+            rows += [("bwd", 10 * MS, "backward", None), ("accumulate", 0, "backward", shape)]
+        rows.append((update, 5 * MS, "optimizer", None))
+    named = [[name, [1000, 250 * (1 + "abc".index(name))], 4] for name in "abc"]
+    return _one_thread(rows, 1, replace(META, extra={**META.extra, "parameters": named}))
+
+
+def sparse_job(*, rows: int, table: tuple[int, int], distinct: int | None = None) -> Graph:
+    """Build a job whose first gradient is that of a looked-up *table*: so many *rows* of it.
+
+    The second one is dense, of 1 MB. The update touches the rows for 8 ms, the rest for 5 ms.
+    """
+    counted = {} if distinct is None else {"sparse_gradients": [["table", distinct]]}
+    named = [["table", list(table), 4], ["dense", [500, 500], 4]]
+    shapes = [
+        f"[[{table[0]},{table[1]}]]",
+        f"[[1,{rows}],[{rows},{table[1]}]]",
+        "[[500,500]]",
+        f"[[{table[0]},{table[1]}],[{table[0]},{table[1]}]]",
+    ]
+    return literal(
+        [("fwd", "host", 0, 20 * MS, "forward"), ("bwd", "host", 0, 10 * MS, "backward"),
+         ("accumulate", "host", 0, 0, "backward"), ("bwd", "host", 0, 10 * MS, "backward"),
+         ("accumulate", "host", 0, 0, "backward"), ("rows", "host", 0, 8 * MS, "optimizer"),
+         ("rest", "host", 0, 5 * MS, "optimizer")],
+        columns={"operator": [-1, -1, 1, -1, 2, 3, -1],
+                 "start_ns": np.cumsum([0, 20, 10, 0, 10, 0, 8]) * MS},
+        operators={
+            "name": [ACCUMULATE, "aten::_sparse_coo_tensor_unsafe", ACCUMULATE, "aten::add_"],
+            "parent": [-1, 0, -1, -1],
+            "shapes": shapes,
+            "dtypes": ['["float"]', '["long int","float"]', '["float"]', '["float","float"]'],
+            "phase": ["backward"] * 3 + ["optimizer"],
+        },
+        meta=replace(META, extra={**META.extra, "parameters": named, **counted}),
+        wrap=True,
+    )  # fmt: skip

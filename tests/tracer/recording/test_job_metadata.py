@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from foretrace.tracer.recording.job_metadata import (
+    count_sparse_rows,
     describe_loader,
     describe_optimizer,
     tensor_bytes,
@@ -119,3 +120,12 @@ def test_a_model_that_calls_itself_keeps_its_ranges_in_order() -> None:
         assert count == 0
     with annotate_modules(None) as count:
         assert count == 0
+
+
+def test_rows_of_sparse_gradients_are_counted_once() -> None:
+    """An index looked up twice is one row; a dense gradient has none."""
+    model = torch.nn.Sequential(torch.nn.Embedding(9, 2, sparse=True), torch.nn.Linear(2, 1))
+    model(torch.tensor([3, 5, 3])).sum().backward()
+
+    assert count_sparse_rows(model) == [["0.weight", 2]]
+    assert count_sparse_rows(None) == []

@@ -39,12 +39,17 @@ SOURCES = {
 
 
 class GradientSize(NamedTuple):
-    """Size of one parameter's gradient; ``name`` and ``shape`` where they are known."""
+    """Size of one parameter's gradient; ``name`` and ``shape`` where they are known.
+
+    Of a sparse one ``bytes`` are those of ``rows`` rows, each named by ``dims`` indices.
+    """
 
     name: str | None
     bytes: int
     shape: tuple[int, ...]
     width: int
+    rows: int = 0
+    dims: int = 1
 
 
 def read_given(

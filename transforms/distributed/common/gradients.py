@@ -1,8 +1,9 @@
 """The gradients of a job: how large they are, and after which task each is final.
 
-In: a graph. Out: one `Gradient` per parameter and step, in the order in which backward finishes
-them. Sizes come from the user, from the operators' shapes, from what the recorder saw of the model,
-from what a recorded DDP job copies and reduces, or from the grids of the optimizer's kernels.
+In: a graph. Out: one `Gradient` per parameter and backward pass, in the order in which backward
+finishes them. Sizes come from the user, from the operators' shapes, from what the recorder saw of
+the model, from what a recorded DDP job copies and reduces, or from the grids of the optimizer's
+kernels.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.collectives.all_reduces import gradient_exchanges
 from foretrace.transforms.costs.activations import element_bytes
-from foretrace.transforms.costs.cpu_matmul import nearest
-from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
+from foretrace.transforms.costs.operators import parse_shapes
+from foretrace.transforms.distributed.common.backward_passes import Moments, find_moments
 from foretrace.transforms.distributed.common.bucket_copies import read_copies, ready_rows
 from foretrace.transforms.distributed.common.gradient_ready import evenly, last_launched, per_step
 from foretrace.transforms.distributed.common.gradient_sizes import (
@@ -28,7 +29,13 @@ from foretrace.transforms.distributed.common.gradient_sizes import (
     read_recorded,
     refuse_unknown_sizes,
 )
-from foretrace.transforms.edit.columns import Rows, is_in
+from foretrace.transforms.distributed.common.sparse_rows import (
+    INDEX_BYTES,
+    SparseRows,
+    count_distinct,
+    find_sparse,
+)
+from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import call_of, has_device, on_device
 
 if TYPE_CHECKING:
@@ -38,12 +45,14 @@ if TYPE_CHECKING:
 
 
 class Gradient(NamedTuple):
-    """One parameter's gradient in one step.
+    """One parameter's gradient in one backward pass of a step.
 
     ``row`` is the task after which it is final: a device task where the job has a device, else the
     host task itself. ``host`` is the host task after which the framework's hook runs (−1: unknown).
     ``name`` is the parameter, ``module`` the module it belongs to; ``shape`` is empty where
     unknown, ``width`` the bytes of one element. ``source`` is one of `SOURCES`.
+    ``turn`` counts the passes of a step. ``rows`` is 0 for a dense gradient; a sparse one has so
+    many, each named by ``dims`` indices, and ``bytes`` are those of rows and indices.
     """
 
     name: str | None
@@ -55,23 +64,21 @@ class Gradient(NamedTuple):
     shape: tuple[int, ...] = ()
     width: int = WIDTH
     source: str = "shapes"
-
-
-class _Moments(NamedTuple):
-    """When gradients become final: step, host task, and the operator that accumulates each."""
-
-    step: Rows
-    host: Rows
-    operator: Rows
+    turn: int = 0
+    rows: int = 0
+    dims: int = 1
 
 
 def find_gradients(
-    graph: Graph, *, parameters: Sequence[float] | None = None, gradient_mb: float | None = None
+    graph: Graph,
+    *,
+    parameters: Sequence[float] | None = None,
+    gradient_mb: float | None = None,
+    no_sync: bool | None = None,
 ) -> list[Gradient]:
     """Return the gradients of one rank, per step in the order in which backward finishes them.
 
-    A step with several backward passes over the same parameters (gradient accumulation) finishes
-    its gradients in the last one.
+    A step may have several passes, each with gradients of its own (`backward_passes`).
 
     Parameters
     ----------
@@ -82,6 +89,8 @@ def find_gradients(
         the trace does not tell. Backward is taken to finish them in reverse order.
     gradient_mb
         Their sum in MB, where single sizes are unknown; taken to be even.
+    no_sync
+        Whether backward passes that only add to gradients finish none; unknown by default.
 
     Raises
     ------
@@ -91,6 +100,7 @@ def find_gradients(
     Examples
     --------
     >>> from foretrace.graph.literal import literal
+    >>> from foretrace.transforms.costs.operators import ACCUMULATE
     >>> graph = literal(
     ...     [("mm", "host", 0, 50, "backward"), ("accumulate", "host", 0, 5, "backward")],
     ...     columns={"operator": [-1, 0]},
@@ -99,8 +109,8 @@ def find_gradients(
     >>> [(g.bytes, g.row, g.step) for g in find_gradients(graph)]
     [(32768, 1, 0)]
     """
-    moments = _moments(graph)
-    pieces = int(np.bincount(moments.step).max(initial=0))
+    moments = find_moments(graph, no_sync=no_sync)
+    pieces = int(np.bincount(moments.passes).max(initial=0))
     given = read_given(parameters, gradient_mb, pieces)
     if given is not None:
         return _place(graph, moments, given, "given")
@@ -116,12 +126,12 @@ def find_gradients(
 
 
 def _place(
-    graph: Graph, moments: _Moments, sizes: Sequence[GradientSize], source: str
+    graph: Graph, moments: Moments, sizes: Sequence[GradientSize], source: str
 ) -> list[Gradient]:
     """Return gradients of these *sizes*, in the model's order, where they become final."""
-    steps = len(np.unique(moments.step))
-    if 0 < len(moments.step) == len(sizes) * steps:
-        return _join(graph, moments, list(sizes[::-1]) * steps, source)
+    passes = len(np.unique(moments.passes))
+    if 0 < len(moments.step) == len(sizes) * passes:
+        return _join(graph, moments, list(sizes[::-1]) * passes, source)
     return _spread(graph, sizes[::-1], source)
 
 
@@ -130,42 +140,7 @@ def total_bytes(gradients: Sequence[Gradient]) -> int:
     return sum(each.bytes for each in gradients if each.step == gradients[0].step)
 
 
-def _moments(graph: Graph) -> _Moments:
-    """Find the tasks that accumulate gradients; of several passes over the same ones the last."""
-    operators, tasks = graph.operators, graph.tasks
-    once = is_in(operators["name"], ACCUMULATE) if len(operators) else np.zeros(0, bool)
-    if not once.any():
-        return _Moments(*(np.empty(0, np.int64) for _ in _Moments._fields))
-    number = np.where(once, np.arange(len(once), dtype=np.float64), np.nan)
-    around = np.append(nearest(operators["parent"].to_numpy().astype(np.int64), number), np.nan)
-    own = around[tasks["operator"].to_numpy()]
-    start, step = (tasks[c].to_numpy().astype(np.int64) for c in ("start_ns", "step"))
-    rows = np.flatnonzero(np.isfinite(own) & ~on_device(graph) & (step >= 0))
-    rows = rows[np.lexsort((rows, start[rows], step[rows]))]
-    operator = own[rows].astype(np.int64)
-    _, from_end = np.unique(operator[::-1], return_index=True)
-    last = np.sort(len(rows) - 1 - from_end)
-    return _last_pass(graph, _Moments(step[rows[last]], rows[last], operator[last]))
-
-
-def _last_pass(graph: Graph, moments: _Moments) -> _Moments:
-    """Keep the last of several backward passes of a step that accumulate the same gradients."""
-    keep = np.ones(len(moments.step), bool)
-    start = graph.tasks["start_ns"].to_numpy()
-    host = is_in(graph.tasks["phase"], "forward") & ~on_device(graph)
-    shapes = graph.operators["shapes"].astype(object).fillna("").to_numpy()
-    for step in np.unique(moments.step).tolist():
-        here = np.flatnonzero(moments.step == step)
-        forward = np.sort(start[host & (graph.tasks["step"].to_numpy() == step)])
-        passes = np.searchsorted(forward, start[moments.host[here]])
-        each = [here[passes == one] for one in np.unique(passes)]
-        keys = {tuple(shapes[moments.operator[rows]]) for rows in each}
-        if len(each) > 1 and len(keys) == 1:
-            keep[here] = passes == passes[-1]
-    return _Moments(*(column[keep] for column in moments))
-
-
-def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
+def _from_shapes(graph: Graph, moments: Moments) -> list[Gradient] | None:
     """Return the gradients with the shapes of the operators that accumulate them, if all are known.
 
     The model's names are given to the shapes where the recorder saw both.
@@ -174,26 +149,42 @@ def _from_shapes(graph: Graph, moments: _Moments) -> list[Gradient] | None:
     texts, types = (operators[c].astype(object) for c in ("shapes", "dtypes"))
     if operators["shapes"].isna().to_numpy()[moments.operator].any():
         return None
+    sparse = find_sparse(graph)
     sizes: list[GradientSize] = []
     for operator in moments.operator.tolist():
         shape = (parse_shapes(str(texts.iat[operator])) or ((),))[0]
         width = element_bytes(str(types.iat[operator]))
         sizes.append(GradientSize(None, math.prod(shape) * width, shape, width))
-    named = _name(graph, moments, sizes)
+    named = [
+        _send_rows(graph, size, sparse.get(operator))
+        for size, operator in zip(
+            _name(graph, moments, sizes), moments.operator.tolist(), strict=True
+        )
+    ]
     return _join(graph, moments, named, "shapes")
 
 
-def _name(graph: Graph, moments: _Moments, sizes: list[GradientSize]) -> list[GradientSize]:
-    """Give each size the last parameter of its shape that has no gradient yet in its step.
+def _send_rows(graph: Graph, size: GradientSize, sparse: SparseRows | None) -> GradientSize:
+    """Return *size* with the rows and bytes that are sent, if the gradient is *sparse*."""
+    if sparse is None:
+        return size
+    rows = count_distinct(graph, size.name, sparse, math.prod(size.shape[: sparse.dims]))
+    row_bytes = INDEX_BYTES * sparse.dims + math.prod(size.shape[sparse.dims :]) * size.width
+    return size._replace(bytes=rows * row_bytes, rows=rows, dims=sparse.dims)
+
+
+def _name(graph: Graph, moments: Moments, sizes: list[GradientSize]) -> list[GradientSize]:
+    """Give each size the last parameter of its shape that has no gradient yet in its pass.
 
     Of those the ones of the task's own module come first: backward runs in reverse order.
     """
     recorded = read_recorded(graph) or []
     modules = graph.tasks["module"].astype(object).to_numpy()[moments.host]
+    passes = moments.passes
     named: list[GradientSize] = []
     free: dict[tuple[int, ...], list[str]] = {}
     for at, size in enumerate(sizes):
-        if at == 0 or moments.step[at] != moments.step[at - 1]:
+        if at == 0 or passes[at] != passes[at - 1]:
             free = defaultdict(list)
             for parameter in recorded:
                 free[parameter.shape].append(str(parameter.name))
@@ -206,7 +197,7 @@ def _name(graph: Graph, moments: _Moments, sizes: list[GradientSize]) -> list[Gr
 
 
 def _join(
-    graph: Graph, moments: _Moments, sizes: Sequence[GradientSize], source: str
+    graph: Graph, moments: Moments, sizes: Sequence[GradientSize], source: str
 ) -> list[Gradient]:
     """Put sizes and moments together; on a device a gradient is final after its last kernel."""
     rows = last_launched(graph, moments.host) if has_device(graph) else moments.host
@@ -222,11 +213,15 @@ def _join(
             shape=size.shape,
             width=size.width,
             source=source,
+            turn=turn,
+            rows=size.rows,
+            dims=size.dims,
         )
-        for size, row, step, host in zip(
-            sizes, rows.tolist(), moments.step.tolist(), moments.host.tolist(), strict=True
+        for size, row, step, host, turn in zip(
+            sizes, *(c.tolist() for c in (rows, moments.step, moments.host, moments.turn)),
+            strict=True,
         )
-    ]
+    ]  # fmt: skip
 
 
 def _spread(graph: Graph, sizes: Sequence[GradientSize], source: str) -> list[Gradient]:

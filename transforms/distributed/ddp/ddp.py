@@ -18,14 +18,21 @@ from foretrace.transforms.distributed.common.gradients import (
     total_bytes,
 )
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
+from foretrace.transforms.distributed.common.sparse_updates import grow_updates
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.workers import check_transport, with_workers
+from foretrace.transforms.distributed.ddp.checks import check_sparse, check_wire
 from foretrace.transforms.distributed.ddp.gloo import exchange_on_host
 from foretrace.transforms.distributed.ddp.nccl import exchange_on_device
-from foretrace.transforms.distributed.ddp.plan import ExchangePlan, buffers_of, plan_exchanges
+from foretrace.transforms.distributed.ddp.plan import (
+    ExchangePlan,
+    buffers_of,
+    describe_passes,
+    plan_exchanges,
+)
 from foretrace.transforms.distributed.ddp.recorded import RecordedSetup, change_recorded
 from foretrace.transforms.distributed.powersgd import powersgd
-from foretrace.transforms.edit.parameters import choice, reconcile, whole
+from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.provenance import add_note, grow_samples
 from foretrace.transforms.edit.select import has_device, within_operator
 
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
     from foretrace.transforms.cluster.model import Cluster
 
 EXACT = ("shapes", "model")
-COMPRESSIONS = ("fp16", "bf16", "powersgd")
-BACKENDS = ("nccl", "gloo")
 
 
 def ddp(
@@ -57,6 +62,7 @@ def ddp(
     parameters: list[float] | None = None,
     gradient_mb: float | None = None,
     recorded_workers: int | None = None,
+    no_sync: bool | None = None,
 ) -> Graph:
     """Train on *workers* devices that add up their gradients, as torch's DDP does.
 
@@ -90,14 +96,19 @@ def ddp(
         tell.
     recorded_workers
         Workers of the recording, where that runs DDP and does not count them.
+    no_sync
+        Whether backward passes that only add to the gradients of a later one, without an update in
+        between, run under ``no_sync``; by default they do, and the interval spans both.
 
     Notes
     -----
     Assumes: all workers are copies of the recorded one and vary from step to step as it did,
     independently: the slowest of them delays each all-reduce. A bucket's all-reduce starts when its
-    last gradient is copied in; gradients become ready in the recorded order. Kernels and NCCL slow
-    each other by what was seen on an A100; over gloo, computing and transfers do as on ranks with
-    one core each.
+    last gradient is copied in; gradients become ready in the recorded order. Every backward pass
+    with an update behind it exchanges its gradients; parameters that take part in different passes
+    are of different DDP models. Of a sparse gradient workers gather all rows, over gloo; the update
+    then has the rows of all. Kernels and NCCL slow each other by what was seen on an A100; over
+    gloo, computing and transfers do as on ranks with one core each.
     A trace that runs DDP already keeps what it shows; its all-reduces are regrouped, and cost as
     much longer as the new network is slower.
     Unknown: a loader that several workers share; skew by causes that one rank does not show.
@@ -118,7 +129,7 @@ def ddp(
     [['DDP all_reduce', 1000000.0]]
     """
     whole("workers", workers, 1)
-    _check_wire(graph, compression, backend)
+    check_wire(graph, compression, backend)
     moved = cluster is not None or network is not None
     recorded = bool(communicates(graph).any())
     if not recorded and not has_device(graph) and within_operator(graph, "^c10d::").any():
@@ -142,7 +153,13 @@ def ddp(
         broadcasts=broadcast_buffers,
         compressed=compression in ("fp16", "bf16"),
     )
-    gradients = find_gradients(graph, parameters=parameters, gradient_mb=gradient_mb)
+    gradients = find_gradients(
+        graph,
+        parameters=parameters,
+        gradient_mb=gradient_mb,
+        no_sync=True if recorded and no_sync is None else no_sync,
+    )
+    check_sparse(graph, gradients, compression, recorded=recorded)
     if recorded and compression is not None:
         raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     if recorded:
@@ -166,20 +183,6 @@ class _Setup(NamedTuple):
     compressed: bool
 
 
-def _check_wire(graph: Graph, compression: str | None, backend: str | None) -> None:
-    """Refuse what torch cannot do, or what is not modelled."""
-    own = "nccl" if has_device(graph) else "gloo"
-    if backend is not None and choice("backend", backend, BACKENDS) != own:
-        raise TransformError(
-            f"backend={backend!r} is not what this job would use; on "
-            f"{'devices it is nccl' if own == 'nccl' else 'CPUs it is gloo'}"
-        )
-    if compression is None:
-        return
-    if choice("compression", compression, COMPRESSIONS) == "bf16" and own == "gloo":
-        raise TransformError("gloo adds up no bf16: torch's bf16 hook fails there; use fp16")
-
-
 def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _Setup) -> Graph:
     """Return a job of one worker as it runs on all of *placed*."""
     workers, cluster = len(placed.devices), placed.cluster
@@ -195,12 +198,14 @@ def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _
         broadcast_ns=_broadcast_ns(placed, buffers),
     )
     on_device = has_device(graph)
-    changed = (exchange_on_device if on_device else exchange_on_host)(graph, plan)
+    grown = grow_updates(graph, gradients, workers)
+    changed = (exchange_on_device if on_device else exchange_on_host)(grown, plan)
     per_step = len(plan.exchanges) // len({each.step for each in plan.exchanges})
     where, first = cluster.name + _say_alone(placed), plan.exchanges[0].cost.note
     added = f"{total_bytes(gradients) / MB:.4g} MB{_say_sent(plan)}"
     notes = [
         f"ddp: {workers} workers on {where} add up {added}",
+        *describe_passes(plan),
         f"ddp: all-reduces per step: {per_step}, the first as {first}",
         f"ddp: the slowest worker is {plan.late_ns / 1e6:.3g} ms behind at the end of a step",
     ]

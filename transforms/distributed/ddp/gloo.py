@@ -72,9 +72,9 @@ def exchange_on_host(graph: Graph, plan: ExchangePlan) -> Graph:
     count, members = len(graph.tasks), plan.members
     host = is_in(graph.tasks["kind"], "host", "launch")
     hosts = np.array([each.host for each in members], np.int64)
-    ends = backward_ends(graph, host, hosts[plan.last_members])
+    ends = backward_ends(graph, host, hosts[plan.last_members], plan.per_exchange("turn"))
     graph = _insert_broadcasts(graph, plan)
-    sizes = np.array([each.bytes for each in members], np.int64)
+    sizes = np.array([0 if each.rows else each.bytes for each in members], np.int64)
     copy_ns = np.rint(sizes * COPY_NS_PER_BYTE).astype(np.int64)
     graph, copied = insert(graph, hosts, name=COPY_IN, kind="host", work_ns=copy_ns, cost="prior")
     ready = copied[plan.last_members]
@@ -97,7 +97,7 @@ def exchange_on_host(graph: Graph, plan: ExchangePlan) -> Graph:
     )
     graph = late_edges(graph, ready, transfers, plan.late_ns, ISSUE_NS)
     out_ns = cast_ns + np.rint(
-        np.array(plan.per_exchange("bytes")) * COPY_NS_PER_BYTE * plan.copies_back
+        np.array(plan.per_exchange("copied_bytes")) * COPY_NS_PER_BYTE * plan.copies_back
     )
     graph, copies = insert(
         graph,

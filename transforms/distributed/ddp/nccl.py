@@ -64,7 +64,7 @@ def exchange_on_device(graph: Graph, plan: ExchangePlan) -> Graph:
     count, members = len(graph.tasks), plan.members
     rows = np.array([each.row for each in members], np.int64)
     kernel = is_in(graph.tasks["kind"], "kernel")
-    ends = backward_ends(graph, kernel, rows[plan.last_members])
+    ends = backward_ends(graph, kernel, rows[plan.last_members], plan.per_exchange("turn"))
     graph = _insert_broadcasts(graph, plan)
     graph, copied = _kernels(graph, rows, COPY_IN, [2 * each.bytes for each in members])
     ready = copied[plan.last_members]

@@ -19,10 +19,10 @@ from foretrace.transforms.distributed.common.bucket_copies import (
     bucket_copies,
     ready_rows,
 )
-from foretrace.transforms.distributed.common.buckets import Caps, fill_buckets
 from foretrace.transforms.distributed.common.gradient_ready import per_step
 from foretrace.transforms.distributed.common.overlap import overlap_share, slow_overlaps
 from foretrace.transforms.distributed.common.transfers import add_lane, device_of, send, wait
+from foretrace.transforms.distributed.ddp.plan import bucketed
 from foretrace.transforms.distributed.ddp.tasks import (
     TRANSFER,
     backward_ends,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
     from foretrace.transforms.cluster.placement import Placement
+    from foretrace.transforms.distributed.common.buckets import Caps
     from foretrace.transforms.distributed.common.gradients import Gradient
 
     Floats = npt.NDArray[np.float64]
@@ -64,12 +65,13 @@ class RecordedSetup:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """All all-reduces in order: step, bytes, and the kernel after which each may start.
+    """All all-reduces in order: step, pass, bytes, and the kernel after which each may start.
 
     ``copy`` is the first copy out of the bucket, −1 for none.
     """
 
     step: Rows
+    turn: list[int]
     bytes: Floats
     ready: Rows
     copy: Rows
@@ -91,6 +93,7 @@ class _Gradients:
         """Return the all-reduces of *buckets*."""
         return _Reduced(
             step=np.array([self.gradients[each[-1]].step for each in buckets]),
+            turn=[self.gradients[each[-1]].turn for each in buckets],
             bytes=np.array([sum(self.gradients[i].bytes for i in each) for each in buckets], float),
             ready=self.ready[[each[-1] for each in buckets]],
             copy=self.copy[[each[0] for each in buckets]],
@@ -166,10 +169,8 @@ def _regroup(gradients: Sequence[Gradient], limits: Caps) -> list[list[int]]:
     buckets: list[list[int]] = []
     for step in dict.fromkeys(each.step for each in gradients):
         here = [i for i, each in enumerate(gradients) if each.step == step]
-        made = fill_buckets(
-            [gradients[i].bytes for i in here], limits, [gradients[i].width for i in here]
-        )
-        buckets += sorted(([here[i] for i in each] for each in made), key=lambda each: each[-1])
+        made = bucketed([gradients[i] for i in here], limits)
+        buckets += [[here[i] for i in each] for each in made]
     return buckets
 
 
@@ -223,7 +224,7 @@ def _wait(graph: Graph, transfers: Rows, after: _Reduced) -> Graph:
     bare = after.copy < 0
     graph = wait(graph, transfers, after.copy)
     on_stream = graph.tasks["lane"].to_numpy() == graph.tasks["lane"].to_numpy()[after.ready[0]]
-    ends = backward_ends(graph, on_stream, after.ready)
+    ends = backward_ends(graph, on_stream, after.ready, after.turn)
     return wait_behind(graph, transfers[bare], ends[bare])
 
 

@@ -16,6 +16,8 @@ from foretrace.transforms.edit.columns import Mask, Rows, is_in
 from foretrace.transforms.edit.primitives import chain, edge_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from foretrace.graph.model import Graph
 
 TRANSFER = f"{PREFIX}all_reduce"
@@ -58,14 +60,38 @@ def wait_behind(graph: Graph, transfers: Rows, ends: Rows) -> Graph:
     return wait(graph, transfers, following, shift=shift)
 
 
-def backward_ends(graph: Graph, where: Mask, rows: Rows) -> Rows:
-    """Return, per task of *rows*, the last backward task among *where* of its lane and step."""
+def backward_ends(
+    graph: Graph, where: Mask, rows: Rows, turns: Sequence[int] | None = None
+) -> Rows:
+    """Return, per task of *rows*, the last backward task among *where* of its lane and pass.
+
+    *turns* has the pass of the step that each belongs to; without it a step has one.
+    """
     tasks = graph.tasks
     lane, step, start = (tasks[c].to_numpy() for c in ("lane", "step", "start_ns"))
+    until = _next_passes(graph, where, rows, turns)
     backward = np.flatnonzero(is_in(tasks["phase"], "backward") & where)
     backward = backward[np.lexsort((backward, start[backward]))]
-    last = {(lane[row], step[row]): row for row in backward.tolist()}
-    return np.array([last[key] for key in zip(lane[rows], step[rows], strict=True)], np.int64)
+    ends: dict[tuple[int, int, float], int] = {}
+    for key in dict.fromkeys(zip(lane[rows].tolist(), step[rows].tolist(), until, strict=True)):
+        here = (lane[backward] == key[0]) & (step[backward] == key[1]) & (start[backward] < key[2])
+        ends[key] = int(backward[here][-1])
+    each = zip(lane[rows].tolist(), step[rows].tolist(), until, strict=True)
+    return np.array([ends[key] for key in each], np.int64)
+
+
+def _next_passes(graph: Graph, where: Mask, rows: Rows, turns: Sequence[int] | None) -> list[float]:
+    """Return when the forward work behind each of *rows* begins, in steps of several passes."""
+    if turns is None or not any(turns):
+        return [np.inf] * len(rows)
+    start, step = (graph.tasks[c].to_numpy() for c in ("start_ns", "step"))
+    forward = np.flatnonzero(is_in(graph.tasks["phase"], "forward") & where)
+    until: list[float] = []
+    for row in rows.tolist():
+        begun = start[forward[step[forward] == step[row]]]
+        later = begun[begun > start[row]]
+        until.append(float(later.min()) if len(later) else np.inf)
+    return until
 
 
 def last_inserted(graph: Graph, rows: Rows, count: int) -> Rows:

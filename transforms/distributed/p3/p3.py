@@ -11,7 +11,8 @@ import pandas as pd
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placement
 from foretrace.transforms.distributed.common.assumed_layers import with_layers
-from foretrace.transforms.distributed.common.gradients import find_gradients, total_bytes
+from foretrace.transforms.distributed.common.dense_gradients import find_once
+from foretrace.transforms.distributed.common.gradients import total_bytes
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.server_cost import (
     ServerPlacement,
@@ -112,7 +113,7 @@ def p3(
         placed, devices, devices if servers is None else placed.devices[workers:], ingress
     )
     graph = with_layers(graph, layers, "p3")
-    gradients = find_gradients(graph, gradient_mb=gradient_mb)
+    gradients = find_once(graph, "p3", gradient_mb=gradient_mb)
     slices = _slices(graph, gradients, slice_mb * MB)
     late = late_ns(graph, workers)
     update = update_tasks(graph)

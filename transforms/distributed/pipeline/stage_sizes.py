@@ -74,7 +74,7 @@ def parameter_shares(graph: Graph, cut: Cut) -> tuple[npt.NDArray[np.float64], i
     the sum is unknown.
     """
     try:
-        gradients = [each for each in find_gradients(graph) if each.step == 0]
+        gradients = [each for each in find_gradients(graph, no_sync=True) if each.step == 0]
     except TransformError:
         gradients = []
     sizes = np.zeros(cut.pieces)

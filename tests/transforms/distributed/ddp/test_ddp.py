@@ -16,7 +16,7 @@ from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs import simple
-from tests.support.jobs.gradients import cpu_job, gpu_job
+from tests.support.jobs.gradients import cpu_job, gpu_job, passes_job
 
 
 def test_one_worker_is_the_job_as_it_is() -> None:
@@ -166,3 +166,22 @@ def test_what_is_cast_for_the_wire_is_said_to_be() -> None:
     changed = ddp(cpu_job(), workers=2, network="1Gbps", compression="fp16")
 
     assert changed.notes[0].endswith("add up 2.001 MB, sent as 1 MB")
+
+
+def test_two_models_in_one_step_exchange_in_every_pass_they_take_part_in() -> None:
+    """A critic alone, then critic and maker: three all-reduces, each before the next update."""
+    changed = ddp(passes_job("a", "ab"), workers=2, network="1Gbps", bucket_cap_mb=25)
+    line = replay(changed)
+    sent = np.flatnonzero(changed.tasks["kind"] == "collective")
+    updates = np.flatnonzero(changed.tasks["name"] == "update")
+
+    assert changed.tasks["bytes"].iloc[sent].tolist() == [1e6, 1e6, 2e6]
+    assert line.end_ns[sent[0]] <= line.start_ns[updates[0]] < line.start_ns[sent[1]]
+    assert line.end_ns[sent[2]] <= line.start_ns[updates[1]]
+
+
+def test_every_epoch_of_a_step_exchanges() -> None:
+    """Passes with an update between them: as many times the bytes."""
+    changed = ddp(passes_job("ab", "ab", "ab"), workers=2, network="1Gbps", bucket_cap_mb=25)
+
+    assert changed.tasks["bytes"][changed.tasks["kind"] == "collective"].tolist() == [3e6] * 3
