@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 FIXED_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": "1073741824",
     "MALLOC_TRIM_THRESHOLD_": "1073741824",
     "MALLOC_TOP_PAD_": "67108864",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
+    **ONE_THREAD,
 }
 """For a process whose CPU times are to be compared, set before it starts.
 
@@ -40,12 +40,17 @@ WATCH_SECONDS = 1.0
 
 def measuring_environment(*, cpu: bool) -> dict[str, str]:
     """Return the environment of a measuring process: our package found, a CPU's allocator fixed."""
+    return plain_environment(**(FIXED_ENVIRONMENT if cpu else {}))
+
+
+def plain_environment(**settings: str) -> dict[str, str]:
+    """Return the environment that a user's own process has, our package found, with *settings*."""
     package = find_spec("foretrace")
     assert package is not None
     assert package.origin is not None
     root = str(Path(package.origin).resolve().parent.parent)
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    return {**os.environ, **(FIXED_ENVIRONMENT if cpu else {}), "PYTHONPATH": path}
+    return {**os.environ, **settings, "PYTHONPATH": path}
 
 
 def end_with(parent: int) -> None:  # pragma: no cover - changes the whole process

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.shaped_network.campaign import COMMAND, record_network
+from benchmarks.shaped_network.plan import draw_groups
 from foretrace.cli.record_pairs import Parser, run_campaign, split_names
 
 if TYPE_CHECKING:
@@ -22,7 +23,14 @@ def main(arguments: Sequence[str]) -> int:
     options = make_parser().parse_args(list(arguments))
 
     def record() -> None:
-        record_network(options.models, options.schemes, minutes=options.minutes, out=options.out)
+        groups = draw_groups(options.drawn, options.seed) if options.drawn else None
+        record_network(
+            options.models,
+            options.schemes,
+            minutes=options.minutes,
+            out=options.out,
+            groups=groups,
+        )
 
     return run_campaign(record, options)
 
@@ -36,6 +44,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="time budget (default 20)")
     parser.add_argument("--out", type=Path, default=Path("network"), help="folder for the archive")
+    parser.add_argument("--drawn", type=int, default=0, help="so many models drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0, help="of models that are drawn (default 0)")
     parser.add_argument("--models", type=split_names, help="comma-separated; default: all")
     parser.add_argument("--schemes", type=split_names, help="comma-separated; default: all")
     return parser

@@ -7,15 +7,16 @@ import platform
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.shaped_network.cells import COLLECTIVES, collective_costs
+from foretrace.tracer.recording.job_metadata import ALLOCATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from benchmarks.shaped_network.cells import MeasuredCell
 
 PROTOCOL = """\
-One process per rank, pinned to a core (ranks in turn) with one thread and a fixed allocator, in a
+One process per rank, pinned to a core (ranks in turn) with one thread and {allocator}, in a
 network namespace of its own.
 Namespaces are joined by veth pairs and a bridge.
 Every rank sends through `tc tbf` at the named rate, burst {burst:,} bytes, congestion control
@@ -55,6 +56,7 @@ def _card(cells: Sequence[MeasuredCell], jobs: dict[str, Any]) -> dict[str, Any]
                 "batch_size": job["facts"]["batch_size"],
                 "optimizer": job["facts"]["optimizer"],
                 "warnings": job["facts"]["warnings"],
+                ALLOCATOR: job["facts"].get("extra", {}).get(ALLOCATOR, {}),
             }
             for name, job in jobs.items()
         },
@@ -83,7 +85,11 @@ def _markdown(card: dict[str, Any], cells: Sequence[MeasuredCell]) -> str:
         "",
         *([] if machine is None else _describe_recording(card, machine)),
         "",
-        PROTOCOL.format(burst=card["burst_bytes"], congestion=card["congestion_control"]),
+        PROTOCOL.format(
+            burst=card["burst_bytes"],
+            congestion=card["congestion_control"],
+            allocator=_describe_allocator(card["jobs"].values()),
+        ),
         "",
         *_table(TRAINED, [_format_training(row) for row in card["cells"]]),
         "",
@@ -98,6 +104,11 @@ def _describe_recording(card: dict[str, Any], machine: dict[str, Any]) -> list[s
     recorded = f"Recorded by `{card['command']}` with {card['framework']}, Python {card['python']}"
     rates = f"{machine['fp32_gflops']} GFLOP/s in fp32, {machine['copy_gbps']} GB/s copied"
     return [f"{recorded}, {card['system']}.", f"{machine['cpu']}, one thread per rank: {rates}."]
+
+
+def _describe_allocator(jobs: Iterable[dict[str, Any]]) -> str:
+    """Return what the recordings had: they and the runs of a campaign share their processes."""
+    return "a fixed allocator" if any(job[ALLOCATOR] for job in jobs) else "the usual allocator"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.shaped_network.models import EXAMPLES, LEARNING_RATE, MOMENTUM, lone, loss, sgd
+from benchmarks.shaped_network.chains import loss
+from benchmarks.shaped_network.models import LEARNING_RATE, MOMENTUM, find_example, lone, sgd
 from benchmarks.shaped_network.training import RankTraining
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def pipeline(
     )
     ahead = {"gpipe": micro_batches, "1f1b": 1 - party.rank}[schedule]
     order = _order(micro_batches, ahead)
-    facts = {"cut": f"layers.{EXAMPLES[name].cut}", "activation_bytes": stage.activation_bytes}
+    facts = {"cut": f"layers.{find_example(name).cut}", "activation_bytes": stage.activation_bytes}
     sent = micro_batches * stage.activation_bytes
     return RankTraining(partial(stage.step, order), None, sent, lambda: facts)
 
@@ -66,7 +67,7 @@ class _Stage:
     """What both stages of a pipeline have: layers, an optimizer, a peer."""
 
     def __init__(self, name: str, party: Party, micro_batches: int, *, waits: bool) -> None:
-        whole, cut = lone(name), EXAMPLES[name].cut
+        whole, cut = lone(name), find_example(name).cut
         self.party, self.waits = party, waits
         halves = whole.network.layers[:cut], whole.network.layers[cut:]
         self.layers = halves[party.rank]
@@ -94,6 +95,7 @@ class _Stage:
 
     def send(self, tensor: Any) -> None:
         """Send *tensor* to the other stage."""
+        tensor = tensor.contiguous()
         work = self.party.group.send([tensor], 1 - self.party.rank, PUSH)
         if self.waits:
             work.wait()
@@ -102,7 +104,7 @@ class _Stage:
 
     def receive(self) -> Any:
         """Return what the other stage sends."""
-        received = torch.empty_like(self.buffer)
+        received = torch.empty_like(self.buffer, memory_format=torch.contiguous_format)
         self.party.group.recv([received], 1 - self.party.rank, PUSH).wait()
         return received
 

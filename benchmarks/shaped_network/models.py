@@ -1,7 +1,7 @@
 """Networks for training over shaped links: chains of layers, small enough for one core.
 
 A chain can be cut between any two layers, which is what pipelines do. Nothing is downloaded:
-weights and data are random. Each has 5 to 20 MB of gradients.
+weights and data are random. Each has 5 to 20 MB of gradients; drawn ones may have less.
 """
 
 from __future__ import annotations
@@ -9,114 +9,39 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional as F  # noqa: N812 - the field's name for it
 
+from benchmarks.shaped_network.chains import (
+    Example,
+    LayerChain,
+    Mean,
+    Mixer,
+    Recurrent,
+    Transposed,
+    Words,
+    dense,
+    images,
+    tokens,
+    vectors,
+)
+from benchmarks.shaped_network.drawn_models import PREFIX, draw
 from foretrace.tracer.lab.zoo.sequences import TransformerBlock
 from foretrace.tracer.lab.zoo.vision import conv_norm
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LEARNING_RATE = 1e-4
 MOMENTUM = 0.9
 
 
-class LayerChain(nn.Module):
-    """Layers one after another, and the cross entropy of what the last one gives."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        """Chain *layers*."""
-        super().__init__()
-        self.layers = nn.Sequential(*layers)
-
-    def forward(self, inputs: Any, labels: Any) -> Any:
-        """Return the loss."""
-        return loss(self.layers(inputs), labels)
-
-
-def loss(scores: Any, labels: Any) -> Any:
-    """Return the cross entropy of *scores* (..., classes) against *labels* (...)."""
-    return F.cross_entropy(scores.flatten(0, -2), labels.flatten())
-
-
-class Words(nn.Module):
-    """Embedded tokens plus their places."""
-
-    def __init__(self, words: int, length: int, width: int) -> None:
-        """Embed *words* and *length* places."""
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.places = nn.Embedding(length, width)
-
-    def forward(self, tokens: Any) -> Any:
-        """Return (samples, length, width)."""
-        return self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
-
-
-class Recurrent(nn.Module):
-    """One LSTM layer; gives its outputs alone."""
-
-    def __init__(self, width: int) -> None:
-        """Keep *width* features."""
-        super().__init__()
-        self.cell = nn.LSTM(width, width, batch_first=True)
-
-    def forward(self, x: Any) -> Any:
-        """Return (samples, length, width)."""
-        return self.cell(x)[0]
-
-
-class Mixer(nn.Module):
-    """MLP-Mixer's block: one MLP across the places, one across the features."""
-
-    def __init__(self, places: int, width: int) -> None:
-        """Mix *places* and *width* features."""
-        super().__init__()
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.across = _perceptron(places, 2 * places, places)
-        self.along = _perceptron(width, 4 * width, width)
-
-    def forward(self, x: Any) -> Any:
-        """Return the block's output."""
-        x = x + self.across(self.norms[0](x).transpose(1, 2)).transpose(1, 2)
-        return x + self.along(self.norms[1](x))
-
-
-class Mean(nn.Module):
-    """The mean over all places, or over all pixels."""
-
-    def __init__(self, *axes: int) -> None:
-        """Average over *axes*."""
-        super().__init__()
-        self.axes = axes
-
-    def forward(self, x: Any) -> Any:
-        """Return (samples, features)."""
-        return x.mean(self.axes)
-
-
-def _perceptron(*widths: int) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(widths):
-        layers += [nn.Linear(inputs, outputs), nn.GELU()]
-    return nn.Sequential(*layers[:-1])
-
-
 def _mlp() -> LayerChain:
     """Return a chain whose last layer, the first to have its gradient, is five sixths of all."""
-    return LayerChain(*(_dense(512, 512) for _ in range(3)), nn.Linear(512, 8000))
+    return LayerChain(*(dense(512, 512) for _ in range(3)), nn.Linear(512, 8000))
 
 
 def _wide() -> LayerChain:
-    return LayerChain(*(_dense(768, 768) for _ in range(5)), nn.Linear(768, 768))
-
-
-def _dense(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU())
+    return LayerChain(*(dense(768, 768) for _ in range(5)), nn.Linear(768, 768))
 
 
 def _conv() -> LayerChain:
@@ -146,49 +71,22 @@ def _mixer() -> LayerChain:
     return LayerChain(patches, *blocks, Mean(1), nn.Linear(192, 100))
 
 
-class Transposed(nn.Module):
-    """The last two axes swapped."""
-
-    def forward(self, x: Any) -> Any:
-        """Return *x* with its last two axes swapped."""
-        return x.transpose(1, 2)
-
-
-def _vectors(samples: int, *, width: int, classes: int) -> tuple[Any, Any]:
-    return torch.randn(samples, width), torch.randint(classes, (samples,))
-
-
-def _images(samples: int, *, pixels: int, classes: int) -> tuple[Any, Any]:
-    return torch.randn(samples, 3, pixels, pixels), torch.randint(classes, (samples,))
-
-
-def _tokens(samples: int, *, length: int, words: int) -> tuple[Any, Any]:
-    tokens, labels = (torch.randint(words, (samples, length)) for _ in range(2))
-    return tokens, labels
-
-
-@dataclass(frozen=True)
-class Example:
-    """A network, what it trains on, and after how many layers a pipeline cuts it in two."""
-
-    network: Callable[[], LayerChain]
-    batch: Callable[..., tuple[Any, Any]]
-    samples: int
-    sizes: dict[str, int]
-    cut: int
-
-
 _GPT_DATA = {"length": 64, "words": 2000}
 EXAMPLES = {
-    "mlp": Example(_mlp, _vectors, 32, {"width": 512, "classes": 8000}, cut=3),
-    "wide": Example(_wide, _vectors, 64, {"width": 768, "classes": 768}, cut=3),
-    "conv": Example(_conv, _images, 12, {"pixels": 32, "classes": 100}, cut=4),
-    "gpt": Example(_gpt, _tokens, 3, _GPT_DATA, cut=3),
-    "gpt-8": Example(_gpt, _tokens, 8, _GPT_DATA, cut=3),
-    "lstm": Example(_lstm, _tokens, 8, {"length": 24, "words": 3000}, cut=2),
-    "mixer": Example(_mixer, _images, 4, {"pixels": 64, "classes": 100}, cut=4),
+    "mlp": Example(_mlp, vectors, 32, {"width": 512, "classes": 8000}, cut=3),
+    "wide": Example(_wide, vectors, 64, {"width": 768, "classes": 768}, cut=3),
+    "conv": Example(_conv, images, 12, {"pixels": 32, "classes": 100}, cut=4),
+    "gpt": Example(_gpt, tokens, 3, _GPT_DATA, cut=3),
+    "gpt-8": Example(_gpt, tokens, 8, _GPT_DATA, cut=3),
+    "lstm": Example(_lstm, tokens, 8, {"length": 24, "words": 3000}, cut=2),
+    "mixer": Example(_mixer, images, 4, {"pixels": 64, "classes": 100}, cut=4),
 }
 """``gpt-8`` is ``gpt`` with enough samples to be split into micro-batches."""
+
+
+def find_example(name: str) -> Example:
+    """Return the example *name*: one of `EXAMPLES`, or one drawn by its number."""
+    return draw(name) if name.startswith(PREFIX) else EXAMPLES[name]
 
 
 class ForwardClock:
@@ -235,9 +133,9 @@ class Lone:
 
 
 def lone(name: str) -> Lone:
-    """Return the job *name* of `EXAMPLES`, freshly initialised, the same on every rank."""
+    """Return the job *name*, freshly initialised, the same on every rank."""
     torch.manual_seed(0)
-    example = EXAMPLES[name]
+    example = find_example(name)
     network = example.network()
     batch = example.batch(example.samples, **example.sizes)
     return Lone(name, network, sgd(network), batch, ForwardClock(network))

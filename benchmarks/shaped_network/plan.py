@@ -173,6 +173,24 @@ PLAN = (
 )
 """In the order in which a time budget is spent."""
 
+
+def draw_groups(count: int, seed: int) -> list[Group]:
+    """Return the groups of *count* models drawn by *seed*, each with every scheme at two rates."""
+    rates = (200, 800)
+    setups = (
+        *_ddp(None, rates=rates),
+        _with_hook("no_sync", rates, accumulation=2),
+        Setup("fsdp", "fsdp", rates),
+        Setup(
+            "pipeline",
+            "pipeline",
+            rates,
+            {"micro_batches": 4, "schedule": "gpipe", "waits": True},
+        ),
+    )
+    return [Group(f"drawn-{100 * seed + at}", 2, setups) for at in range(count)]
+
+
 SCHEMES = tuple(dict.fromkeys(setup.scheme for group in PLAN for setup in group.setups))
 MODELS = tuple(dict.fromkeys(group.model for group in PLAN if group.model))
 

@@ -16,6 +16,7 @@ from foretrace.analysis.change_doubts import doubt_change
 from foretrace.analysis.doubts import name_doubts
 from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.analysis.measured_step import Measured
+from foretrace.analysis.parts import list_parts
 from foretrace.analysis.prediction_interval import find_interval, step_interval
 from foretrace.analysis.validated_errors import list_cost_sources, validated_error
 from foretrace.analysis.validation_scope import describe_place
@@ -189,7 +190,7 @@ def predict_from(experiment: Experiment) -> Prediction:
         place=place,
         doubts=doubts,
     )
-    others = experiment.scenario if len(experiment.scenario) > 1 else ()
+    others = list_parts(experiment.scenario, graph)
     parts = [_predict_alone(baseline, each) for each in others]  # tells which ends are shorter
     low, high = find_interval(experiment, prediction.predicted_ns, prediction.shifted_ns, error)
     prediction = replace(prediction, interval_ns=(low, high))

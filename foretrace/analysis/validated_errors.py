@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.evidence import GIVEN, Evidence, judge
+from foretrace.analysis.parts import MADE_OF
 from foretrace.analysis.validation_scope import Place, is_within
 from foretrace.transforms.edit.provenance import MEASURED, RULE, applied
 from foretrace.transforms.scenario import CUSTOM, is_built_in
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 TABLE = "validated.toml"
 HARDWARE = ("gpu", "cpu")
-MADE_OF = {"pipeline": ("batch_size",)}
-"""What-ifs that apply another one inside: they err at least as much as it does."""
 ENOUGH_PAIRS = 4
 """Fewer than this cannot tell how far off a what-if gets: what all the others show counts too."""
 

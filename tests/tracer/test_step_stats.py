@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,7 @@ def test_a_quiet_block_gives_no_warning() -> None:
         "involuntary_switches_per_step": 0.5,
         "cpu_per_wall": 1.0,
         "delayed_per_wall": 0.0,
+        "others_per_wall": 0.0,
     }
     assert quality.warnings(computes_only=True) == {}
 
@@ -51,6 +53,35 @@ def test_waiting_for_a_core_is_a_disturbance_of_any_job_that_fits() -> None:
     quality = Quality(steps=10, wall_ns=1000, cpu_ns=300, delayed_ns=250)
     assert quality.warnings(computes_only=False) == {"cpu_taken_away": 25}
     assert quality.warnings(computes_only=False, fits=False) == {}
+
+
+def test_a_job_with_more_processes_than_cores_is_disturbed_by_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loader's workers wait for each other; what others had of two cores is no work of theirs."""
+    monkeypatch.setattr(step_stats, "_count_cores", lambda: 2)
+    quality = Quality(steps=10, wall_ns=1000, cpu_ns=300, others_ns=800)
+    of_a_rank = quality.warnings(computes_only=False, fits=False, is_whole=False)
+
+    assert quality.warnings(computes_only=False, fits=False) == {"cpu_taken_away": 40}
+    assert of_a_rank == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no list of own cores here")
+def test_what_children_compute_is_no_time_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 900 ticks that the own cores worked, those of this process and of a child are its own."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: {0, 1})
+    monkeypatch.setattr(os, "sysconf", lambda _name: 100)
+    monkeypatch.setattr(os, "times", lambda: (1.0, 0.5, 0.25, 0.25, 9.0))
+    monkeypatch.setattr(step_stats, "_descendants", lambda _process: [7])
+    monkeypatch.setattr(step_stats, "_seconds_of", lambda _process: 3.0)
+    told = tmp_path / "stat"
+    told.write_text("cpu 1 1\ncpu0 300 0 100 999 9 0 0 0 5 5\ncpu1 400 0 100 999 9 0 0 0\ncpu2 9\n")
+    monkeypatch.setattr(step_stats, "CORES", told)
+
+    assert step_stats._others_ns() == 4_000_000_000
 
 
 @pytest.mark.parametrize(("told", "delayed_ns"), [(None, 0), ("odd", 0), ("9 350 2", 350)])

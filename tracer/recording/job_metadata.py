@@ -45,7 +45,11 @@ def describe_recording(recorder: Recorder) -> dict[str, Any]:
         "unprofiled_step_ns": list(recorder.plain_ns),
         "profiled_step_ns": list(recorder.profiled_ns),
         "warnings": {
-            **recorder.quality.warnings(computes_only=_computes_only(job), fits=_fits(job)),
+            **recorder.quality.warnings(
+                computes_only=_computes_only(job),
+                fits=_fits(job),
+                is_whole=process_rank() is None,
+            ),
             **({"operators_without_shapes": recorder.unmatched} if recorder.unmatched else {}),
             **({"probes_disagree": round(100 * off)} if off > DISAGREEMENT_LIMIT else {}),
         },

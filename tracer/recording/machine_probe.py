@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.tracer.child_process import measuring_environment
+from foretrace.tracer.child_process import plain_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def _measure_rates(turn: int) -> dict[str, Any]:
 def _rates(usable: int, threads: int, turn: int) -> dict[str, Any]:  # noqa: ARG001 - the cache's key
     """Return what a process of its own measures with so many *threads*."""
     command = [sys.executable, "-m", MODULE, str(threads), str(os.getpid())]
-    environment = measuring_environment(cpu=False)
+    environment = plain_environment()
     try:
         done = subprocess.run(  # noqa: S603 - our own module
             command, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment

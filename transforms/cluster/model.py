@@ -206,12 +206,16 @@ class Cluster:
         return tuple(m * most + at for m in range(needed) for at in range(each))
 
     def with_network(
-        self, *, gb_per_s: float | None = None, latency_ns: int | None = None
+        self,
+        *,
+        gb_per_s: float | None = None,
+        latency_ns: int | None = None,
+        burst_bytes: int | None = None,
     ) -> Cluster:
         """Return the cluster with other links between each machine and the outside.
 
         *gb_per_s* is what all links of a machine reach together, in one direction; their
-        efficiency and its uncertainty stay.
+        efficiency and its uncertainty stay. *burst_bytes* is what each lets pass after a pause.
         """
         machine = self.machine.copy()
         edges = list(machine.edges(OUTSIDE, data=True)) if OUTSIDE in machine else []
@@ -225,6 +229,7 @@ class Cluster:
                 link,
                 gb_per_s=link.gb_per_s * faster,
                 latency_ns=link.latency_ns if latency_ns is None else latency_ns,
+                burst_bytes=link.burst_bytes if burst_bytes is None else burst_bytes,
             )
         return replace(self, machine=machine)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from foretrace.graph.model import Graph
 
+BURST = re.compile(r"burst\s+(\d{1,9}(?:\.\d{1,9})?)\s*([KMG]?)(i?)B", re.IGNORECASE)
 RATE = re.compile(r"\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.IGNORECASE)
 SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
 
@@ -59,6 +60,35 @@ def gigabits(text: str) -> float:
     return value * SCALE[match[2].lower()] * (8.0 if match[3].startswith("B") else 1.0)
 
 
+def split_burst(network: str) -> tuple[float, int | None]:
+    """Return the rate of *network* in 10^9 bits per second, and its burst in bytes, if it says one.
+
+    A shaped link, a token bucket, lets its burst pass at once after a pause.
+
+    Raises
+    ------
+    TransformError
+        The text is no rate, or what follows it is no burst.
+
+    Examples
+    --------
+    >>> split_burst("300Mbps, burst 128KiB"), split_burst("25Gbps")
+    ((0.3, 131072), (25.0, None))
+    """
+    rate, comma, burst = network.partition(",") if isinstance(network, str) else (network, "", "")
+    gbit = gigabits(rate.strip() if comma else network)
+    if not comma:
+        return gbit, None
+    match = BURST.fullmatch(burst.strip())
+    if match is None:
+        raise TransformError(
+            f"network={network!r}: after the rate may come a burst, as in "
+            'network="300Mbps, burst 128KiB"'
+        )
+    step = 1024 if match[3] else 1000
+    return gbit, round(float(match[1]) * step ** " KMG".index(match[2].upper() or " "))
+
+
 def place_workers(
     workers: int,
     *,
@@ -76,7 +106,8 @@ def place_workers(
     cluster
         A preset, a file, or a `Cluster`.
     network
-        Rate of the links between machines; without a *cluster*, machines of one device each.
+        Rate of the links between machines, and of shaped ones what they let pass after a pause
+        ("300Mbps, burst 128KiB"); without a *cluster*, machines of one device each.
     nodes
         Number of machines that the workers fill evenly; by default as few as possible.
     placement
@@ -102,16 +133,18 @@ def place_workers(
 def _cluster(
     workers: int, cluster: str | Cluster | None, network: str | None, nodes: int | None
 ) -> Cluster:
-    rate = None if network is None else gigabits(network)
+    rate, burst = (None, None) if network is None else split_burst(network)
     if cluster is None:
-        return ethernet(max(workers, nodes or 1), rate or 0.0)
+        return ethernet(max(workers, nodes or 1), rate or 0.0, burst_bytes=burst or 0)
     if not isinstance(cluster, str | Cluster):
         raise TransformError(f"cluster={cluster!r} is neither a preset nor a file")
     chosen = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
     needed = nodes or -(-workers // len(chosen.devices))
     if needed > chosen.machines:
         chosen = load_cluster(cluster, nodes=needed) if isinstance(cluster, str) else chosen
-    return chosen if rate is None else chosen.with_network(gb_per_s=rate / 8)
+    if rate is None:
+        return chosen
+    return chosen.with_network(gb_per_s=rate / 8, burst_bytes=burst)
 
 
 def _devices(

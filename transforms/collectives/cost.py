@@ -18,7 +18,7 @@ from foretrace.transforms.cluster.cost_tables import KINDS
 from foretrace.transforms.cluster.link_load import ring_traffic
 from foretrace.transforms.cluster.topology import topology_of
 from foretrace.transforms.collectives.estimate import ALGORITHMS, PROTOCOLS, Estimate, hierarchical
-from foretrace.transforms.collectives.gloo import gloo_estimate
+from foretrace.transforms.collectives.gloo import gloo_estimate, read_held
 from foretrace.transforms.collectives.interpolation import Case, look_up
 from foretrace.transforms.collectives.nccl import nccl_estimate
 
@@ -199,8 +199,11 @@ def _by_table(
     measured = look_up(table, case, form, rate)
     if measured is None:
         return None
+    there = form(len(group), size)
     ns = max(measured.ns, 1.0)
-    uses = _shares(form(len(group), size), ns)
+    if cluster.transport == "tcp" and kind == "all_gather":
+        ns = read_held(ns, there.ns)
+    uses = _shares(there, ns)
     return Cost(round(ns), "table", measured.spread, uses, measured.note)
 
 

@@ -14,6 +14,7 @@ from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
 from foretrace.transforms.distributed.common.assumed_layers import with_layers
+from foretrace.transforms.distributed.common.blocking_host import lend, wake_ns
 from foretrace.transforms.distributed.common.dense_gradients import find_once
 from foretrace.transforms.distributed.common.overlap import slow_overlaps
 from foretrace.transforms.distributed.common.slowest_of_n import late_ns
@@ -202,7 +203,8 @@ def _communicate(graph: Graph, placed: Placement, moves: Sequence[_Move], late: 
         lane,
         call,
         name=pd.Categorical([PREFIX + move.kind for move in moves]),
-        work_ns=np.array([cost.ns for cost in costs]) + _lateness(graph, call, late),
+        work_ns=lend(graph, placed.cluster, call, np.array([cost.ns for cost in costs]))
+        + _lateness(graph, call, late),
         bytes=size.astype(np.float64),
         cost=pd.Categorical([cost.source for cost in costs]),
     )
@@ -211,11 +213,12 @@ def _communicate(graph: Graph, placed: Placement, moves: Sequence[_Move], late: 
         graph = wait(graph, ready, rows, shift=shift)
     graph = issue(graph, rows[gathers], call[gathers], place="before")
     graph = issue(graph, rows[~gathers], call[~gathers])
-    graph = wait(graph, rows[gathers], needed[gathers])
+    late_return_ns = 0 if device else wake_ns(placed.cluster)
+    graph = wait(graph, rows[gathers], needed[gathers], return_ns=late_return_ns)
     if device:
         graph = wait(graph, rows[~gathers], _next_update(graph, call[~gathers]))
     else:
-        graph, _ = block(graph, rows[~gathers])
+        graph, _ = block(graph, rows[~gathers], return_ns=late_return_ns)
     graph, _ = insert_moves(
         graph,
         needed[gathers],

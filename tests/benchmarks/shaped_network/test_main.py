@@ -25,8 +25,8 @@ def test_options_reach_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--models", "gpt, conv", "--schemes", "ddp", "--minutes", "3", "--out", "there"]
     assert shaped_network.main(arguments) == 0
     assert calls == [
-        (None, None, {"minutes": 20.0, "out": Path("network")}),
-        (["gpt", "conv"], ["ddp"], {"minutes": 3.0, "out": Path("there")}),
+        (None, None, {"minutes": 20.0, "out": Path("network"), "groups": None}),
+        (["gpt", "conv"], ["ddp"], {"minutes": 3.0, "out": Path("there"), "groups": None}),
     ]
 
 

@@ -11,21 +11,21 @@ from tests.support.measured.rank_threads import together
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.shaped_network import message_passing, models  # noqa: E402 - where torch is
+from benchmarks.shaped_network import chains, message_passing, models  # noqa: E402 - where torch is
 
 if TYPE_CHECKING:
     from foretrace.tracer.lab.network.party import Party
 
 
-def _tiny() -> models.LayerChain:
-    return models.LayerChain(*(torch.nn.Linear(8, 8) for _ in range(4)))
+def _tiny() -> chains.LayerChain:
+    return chains.LayerChain(*(torch.nn.Linear(8, 8) for _ in range(4)))
 
 
 @pytest.fixture(autouse=True)
 def _tiny_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train 4 layers of 8 x 8 on 8 samples; the gradient has 4 x 72 x 4 = 1,152 bytes."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    example = models.Example(_tiny, models._vectors, 8, {"width": 8, "classes": 8}, cut=2)
+    example = chains.Example(_tiny, chains.vectors, 8, {"width": 8, "classes": 8}, cut=2)
     monkeypatch.setitem(models.EXAMPLES, "tiny", example)
     building = threading.Lock()  # the random seed is one for all threads
 

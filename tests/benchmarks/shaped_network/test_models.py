@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.shaped_network import models  # noqa: E402 - needs torch
+from benchmarks.shaped_network import chains, models  # noqa: E402 - needs torch
 
 
 @pytest.mark.parametrize("name", models.EXAMPLES)
@@ -27,7 +27,7 @@ def test_every_example_trains_and_can_be_cut(name: str, monkeypatch: pytest.Monk
     job.network.eval()
     layers, cut = job.network.layers, models.EXAMPLES[name].cut
     halves = layers[cut:](layers[:cut](inputs))
-    torch.testing.assert_close(models.loss(halves, labels), job.network(inputs, labels))
+    torch.testing.assert_close(chains.loss(halves, labels), job.network(inputs, labels))
 
 
 def test_a_job_is_the_same_on_every_rank() -> None:

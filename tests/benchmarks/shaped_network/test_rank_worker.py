@@ -11,7 +11,7 @@ from tests.support.measured.rank_threads import together
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.shaped_network import models  # noqa: E402 - needs torch
+from benchmarks.shaped_network import chains, models  # noqa: E402 - needs torch
 from benchmarks.shaped_network.rank_worker import (  # noqa: E402 - same
     Rank,
     _sent_bytes,
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 SHORT = {"seconds": 0.001, "fewest": 2, "most": 3, "lone_steps": 2}
 
 
-def _tiny() -> models.LayerChain:
-    return models.LayerChain(*(torch.nn.Linear(8, 8) for _ in range(2)))
+def _tiny() -> chains.LayerChain:
+    return chains.LayerChain(*(torch.nn.Linear(8, 8) for _ in range(2)))
 
 
 @pytest.fixture(autouse=True)
 def _tiny_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    example = models.Example(_tiny, models._vectors, 8, {"width": 8, "classes": 8}, cut=1)
+    example = chains.Example(_tiny, chains.vectors, 8, {"width": 8, "classes": 8}, cut=1)
     monkeypatch.setitem(models.EXAMPLES, "tiny", example)
 
 

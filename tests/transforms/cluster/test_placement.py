@@ -103,3 +103,24 @@ def test_absurd_requests_get_one_sentence(given: dict[str, Any], text: str) -> N
     with pytest.raises(TransformError, match=text) as raised:
         place_workers(given.pop("workers"), **given)
     assert "\n" not in str(raised.value)
+
+
+def test_a_rate_may_come_with_the_burst_of_a_shaped_link() -> None:
+    """It goes to the links of a preset as well as to hosts with one device each."""
+    shaped = place_workers(2, cluster="shaped-links", network="300Mbps, burst 256KiB").cluster
+    plain = place_workers(2, network="1Gbps, burst 32kB").cluster
+    as_before = place_workers(2, cluster="shaped-links", network="300Mbps").cluster
+
+    bursts = [
+        data["link"].burst_bytes
+        for cluster in (shaped, plain, as_before)
+        for *_, data in cluster.machine.edges(data=True)
+    ]
+    assert bursts == [262_144, 32_000, 131_072]
+
+
+@pytest.mark.parametrize("text", ["300Mbps, bursts 1MB", "300Mbps, burst", "300Mbps, burst -1KB"])
+def test_what_is_no_burst_is_refused(text: str) -> None:
+    """The sentence shows how one is written."""
+    with pytest.raises(TransformError, match='network="300Mbps, burst 128KiB"'):
+        place_workers(2, network=text)

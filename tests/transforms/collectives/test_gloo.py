@@ -7,7 +7,8 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.presets import ethernet, load_cluster
 from foretrace.transforms.collectives.cost import _estimate
-from foretrace.transforms.collectives.gloo import gloo_estimate
+from foretrace.transforms.collectives.gloo import HELD, gloo_estimate, held, read_held
+from foretrace.transforms.costs.assumed import read_as
 
 KIB, MIB = 1 << 10, 1 << 20
 GROUP = (0, 1, 2, 3)
@@ -107,7 +108,7 @@ def test_blueconnect_over_racks() -> None:
     """Inside each rack first; reduce_scatter costs a whole all_reduce there, too."""
     found = _estimate(RACKS, GROUP, "all_reduce", 4 * MIB, "hierarchical")
     host, uplink = 8 * 1514 / 1448, 8 / 0.3 * 1514 / 1448
-    inside = (1.0 + 0.5) * 4 * MIB * host
+    inside = (1.0 + 0.5 * held(2 * MIB)) * 4 * MIB * host
     across = 2 * (2 * MIB) * uplink
 
     assert found.transfer_ns == pytest.approx(inside + across)
@@ -131,3 +132,15 @@ def test_what_gloo_does_not_have(settings: dict[str, str], said: str) -> None:
     """NCCL's protocols and trees."""
     with pytest.raises(TransformError, match=said):
         gloo_estimate(ethernet(2, 1.0), [(0, 1)], "all_reduce", 1.0, **settings)
+
+
+def test_large_messages_of_an_all_gather_hold_up_each_other() -> None:
+    """A tenth per doubling from 256 KiB on, at most half; a measured one spans its form's range."""
+    assert [held(size) for size in (64 * KIB, 512 * KIB, 8 * MIB, 64 * MIB)] == [1.0, 1.1, 1.5, 1.5]
+    with read_as(HELD, HELD.least):
+        assert held(8 * MIB) == 1.0
+        assert read_held(13.0, 10.0) == 10.0
+    with read_as(HELD, HELD.most):
+        assert read_held(13.0, 15.0) == 15.0
+    assert read_held(13.0, 10.0) == 13.0
+    assert read_held(9.0, 10.0) == 10.0

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LAYER_0, LAYER_1 = 500_000, 1_000_000
 ISSUE_NS = 6_000
+WAKE_NS = 2_000_000  # half a tick, after each collective
 SAVED_NS = 150_000  # half of the update, beside what 4 µs an operator cost whatever its size
 
 
@@ -52,13 +53,15 @@ def test_on_a_cpu_every_collective_adds_to_the_step(stage: int, gathers: int, sc
 
     calls = 2 * (gathers + 1) * ISSUE_NS
     python = 2 * 450_000  # of the two parameters
-    assert replay(changed).step_ns == STEP_NS - SAVED_NS + moved + copies + calls + python
+    waking = 2 * (gathers + 1) * WAKE_NS
+    assert replay(changed).step_ns == STEP_NS - SAVED_NS + moved + copies + calls + python + waking
 
 
 def test_gathers_ahead_hide_behind_the_layer_before() -> None:
     """Three gathers hide: behind 1.15 ms and 2.3 ms of layer and copy, the last one entirely.
 
-    Their calls cost nothing any more. Computing is slower meanwhile, where the cluster says so.
+    Their calls cost nothing any more, and the host wakes while the next one is under way. Computing
+    is slower meanwhile, where the cluster says so.
     """
     apart, beside = (
         [
@@ -72,7 +75,8 @@ def test_gathers_ahead_hide_behind_the_layer_before() -> None:
         for slow in (Network(), Network(members=((1, 0),), compute_share=0.5, slowed=("host",)))
     )
 
-    hidden = 1_150_000 + 2_300_000 + cost("all_gather", LAYER_0) + 3 * ISSUE_NS
+    hidden = 1_150_000 + 2_300_000 + cost("all_gather", LAYER_0)
+    hidden += 3 * (ISSUE_NS + WAKE_NS)
     assert apart[0].step_ns - apart[1].step_ns == hidden
     assert beside[0].step_ns == apart[0].step_ns
     assert beside[1].step_ns > apart[1].step_ns

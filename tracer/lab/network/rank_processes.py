@@ -17,7 +17,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import RecordError
-from foretrace.tracer.child_process import GRACE_SECONDS, measuring_environment
+from foretrace.tracer.child_process import GRACE_SECONDS, ONE_THREAD, plain_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,7 +157,7 @@ def _start(
         stdout=subprocess.PIPE,
         stderr=errors,
         encoding="utf-8",
-        env={**measuring_environment(cpu=True), "GLOO_SOCKET_IFNAME": network.device},
+        env=plain_environment(**ONE_THREAD, GLOO_SOCKET_IFNAME=network.device),
         start_new_session=True,
     )
 

@@ -41,6 +41,23 @@ def spend_credit(
     return left
 
 
+def spend_between(
+    work_ns: npt.NDArray[np.float64], pause_ns: npt.NDArray[np.float64], credit_ns: float
+) -> npt.NDArray[np.float64]:
+    """Return the same where the sender waits for each transfer: the pause before each is known.
+
+    >>> spend_between(np.array([9.0, 9.0, 3.0]), np.array([99.0, 1.0, 99.0]), 4.0).tolist()
+    [5.0, 8.0, 0.0]
+    """
+    left = np.empty(len(work_ns))
+    saved = credit_ns
+    for i, (work, pause) in enumerate(zip(work_ns.tolist(), pause_ns.tolist(), strict=True)):
+        saved = min(credit_ns, saved + max(pause, 0.0))
+        left[i] = max(work - saved, 0.0)
+        saved = max(saved - work, 0.0)
+    return left
+
+
 def credit_ns(cluster: Cluster) -> float:
     """Return the time that a machine's links lend after a pause, that of the bytes let pass."""
     edges = cluster.machine.edges(OUTSIDE, data=True) if OUTSIDE in cluster.machine else ()

@@ -198,14 +198,16 @@ def wait(
     return replace(graph, edges=edges)
 
 
-def block(graph: Graph, transfers: Rows, issued: Rows | None = None) -> tuple[Graph, Rows]:
+def block(
+    graph: Graph, transfers: Rows, issued: Rows | None = None, *, return_ns: int = 0
+) -> tuple[Graph, Rows]:
     """Let the host wait for each transfer right where it was issued; also return the new tasks.
 
-    With *issued*, where the transfer beside it was issued.
+    With *issued*, where the transfer beside it was issued. It returns *return_ns* after the end.
     """
     calls = call_of(graph)[transfers if issued is None else issued]
     graph, waits = insert(graph, calls, name=WAIT, kind="sync", work_ns=0, cost="prior")
-    edges = edge_rows(graph.edges, transfers, waits, "return", 0)
+    edges = edge_rows(graph.edges, transfers, waits, "return", return_ns)
     return replace(graph, edges=edges), waits
 
 

@@ -75,7 +75,8 @@ def ddp(
     cluster
         What joins them: a preset ("dgx-a100"), a file, or in Python a `Cluster`.
     network
-        Rate between machines, as in "25Gbps"; without *cluster*, of machines with one device each.
+        Rate between machines, as in "25Gbps", or "300Mbps, burst 128KiB" of a shaped link; without
+        *cluster*, of machines with one device each.
     nodes
         Machines that the workers fill evenly; by default as few as possible.
     placement

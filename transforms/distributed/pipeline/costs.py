@@ -13,6 +13,7 @@ import numpy as np
 from foretrace.errors import TransformError
 from foretrace.transforms.batching.batch_size import batch_size
 from foretrace.transforms.collectives.cost import Cost, cost_at_once
+from foretrace.transforms.distributed.common.blocking_host import WAKE_RECEIVER, wake_ns
 from foretrace.transforms.distributed.common.link_credit import credit_ns
 from foretrace.transforms.distributed.common.overlap import host_shares
 from foretrace.transforms.distributed.pipeline.partition import FIRST
@@ -22,6 +23,7 @@ from foretrace.transforms.distributed.tensor_parallel.tensor_parallel import sum
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import scale
+from foretrace.transforms.edit.provenance import add_doubt, add_warning
 from foretrace.transforms.edit.select import has_device, on_device
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ def with_micro_batches(graph: Graph, cut: Cut, micro_batches: int, recorded: int
     measured = is_in(smaller.tasks["cost"], "measured")
     for where, cost in ((passes & measured, "measured"), (passes & ~measured, "roofline")):
         graph = scale(graph, where, factor, cost=cost)
-    return graph
+    return add_doubt(add_warning(graph, *smaller.state.warnings), *smaller.state.doubts)
 
 
 def with_smaller_sums(
@@ -132,6 +134,7 @@ def plan_sending(
         blocking=blocking,
         shares=(1.0, 1.0) if device else host_shares(placed.cluster),
         credit_ns=0.0 if device else credit_ns(placed.cluster),
+        wake_ns=0 if device else wake_ns(placed.cluster, WAKE_RECEIVER),
     )
 
 

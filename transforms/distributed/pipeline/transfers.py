@@ -51,7 +51,8 @@ ON_HOST: dict[str, Any] = {
 class Sending:
     """How pieces hand on: per boundary the bytes of a micro-batch, and its cost by direction.
 
-    After a pause a link lends ``credit_ns`` of its time.
+    After a pause a link lends ``credit_ns`` of its time; a host that waits for a message returns
+    ``wake_ns`` after its end.
 
     ``blocking`` says whether a host waits until what it sends forward is taken; ``shares`` are the
     speeds of computing beside transfers and of transfers beside computing.
@@ -63,6 +64,7 @@ class Sending:
     blocking: bool
     shares: tuple[float, float] = (1.0, 1.0)
     credit_ns: float = 0.0
+    wake_ns: int = 0
 
 
 class _Transfer(NamedTuple):
@@ -84,7 +86,7 @@ def connect(assembled: AssembledRanks, sending: Sending) -> Graph:
     if sending.on_device:
         graph = _on_device(graph, rows, transfers)
     else:
-        graph = _on_host(graph, rows, transfers, blocking=sending.blocking)
+        graph = _on_host(graph, rows, transfers, sending)
         if not sending.blocking:
             graph = _before_update(graph, rows, transfers, assembled.runs)
     return _shared_links(graph, rows, transfers, sending)
@@ -189,7 +191,7 @@ def _on_device(graph: Graph, rows: Rows, transfers: Sequence[_Transfer]) -> Grap
     return replace(graph, edges=edges)
 
 
-def _on_host(graph: Graph, rows: Rows, transfers: Sequence[_Transfer], *, blocking: bool) -> Graph:
+def _on_host(graph: Graph, rows: Rows, transfers: Sequence[_Transfer], sending: Sending) -> Graph:
     """Let hosts send and receive."""
     graph, sends = insert(graph, _last_hosts(transfers), name=SEND, **ON_HOST)
     graph, receives = insert(
@@ -198,8 +200,8 @@ def _on_host(graph: Graph, rows: Rows, transfers: Sequence[_Transfer], *, blocki
     forward = np.array([each.direction == "forward" for each in transfers])
     edges = edge_rows(graph.edges, sends, rows, "collective", 0)
     edges = edge_rows(edges, receives[forward], rows[forward], "collective", 0)
-    edges = edge_rows(edges, rows, receives, "return", 0)
-    if blocking:
+    edges = edge_rows(edges, rows, receives, "return", sending.wake_ns)
+    if sending.blocking:
         edges = edge_rows(edges, rows[forward], sends[forward], "return", 0)
     return replace(graph, edges=edges)
 

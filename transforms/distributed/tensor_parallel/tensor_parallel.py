@@ -11,6 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import place_workers
 from foretrace.transforms.collectives.cost import cost_at_once
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns
+from foretrace.transforms.distributed.common.blocking_host import lend, wake_ns
 from foretrace.transforms.distributed.common.gradient_ready import last_launched
 from foretrace.transforms.distributed.common.transfers import (
     add_lane,
@@ -141,9 +142,10 @@ def _insert_sums(graph: Graph, sharing: SharedLayers, placed: Placement) -> Grap
         "cost": pd.Categorical([costs[size].source for size in sizes.tolist()]),
     }
     if not has_device(graph):
+        columns["work_ns"] = lend(graph, placed.cluster, hosts, np.array(columns["work_ns"]))
         graph, lane = add_lane(graph)
         graph, rows = send(graph, lane, hosts, **columns)
-        return block(graph, rows)[0]
+        return block(graph, rows, return_ns=wake_ns(placed.cluster))[0]
     kernels = last_launched(graph, hosts)
     graph, lane = add_lane(graph, kind="stream", device=device_of(graph, int(kernels[0])))
     behind, shift = after(graph, kernels)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 US = 1_000
+WAKE_NS = 1_000_000  # a quarter of a tick, for a host that waits for a message
 WIRE: dict[str, Any] = {"network": "10Gbps", "activation_mb": 0.01}
 
 
@@ -40,7 +41,8 @@ def test_one_micro_batch_runs_from_stage_to_stage() -> None:
     """Nothing overlaps: all passes, two transfers, and half of the update on the first stage."""
     changed = piped(cpu_layers(), stages=2, micro_batches=1)
 
-    assert replay(changed).step_ns == (2 * 204 + 2 * 404 + 20) * US + 2 * transfer_ns(changed)
+    passes = (2 * 204 + 2 * 404 + 20) * US
+    assert replay(changed).step_ns == passes + 2 * (transfer_ns(changed) + WAKE_NS)
     assert changed.tasks["work_ns"].sum() == cpu_layers().tasks["work_ns"].sum() + 2 * transfer_ns(
         changed
     )
@@ -48,13 +50,13 @@ def test_one_micro_batch_runs_from_stage_to_stage() -> None:
 
 @pytest.mark.parametrize("blocking", [True, False])
 def test_gpipe_over_gloo_written_out(blocking: bool) -> None:  # noqa: FBT001
-    """Two stages, two micro-batches of 104 and 204 µs; a transfer takes c.
+    """Two stages, two micro-batches of 104 and 204 µs; a transfer and waking up take c.
 
     0: F0 0, F1 104+c, B0 516+3c, B1 720+3c, update 924+3c
     1: F0 104+c, F1 208+2c, B0 312+2c, B1 516+2c
     """
     changed = piped(cpu_layers(), stages=2, micro_batches=2, blocking=blocking)
-    c = transfer_ns(changed)
+    c = transfer_ns(changed) + WAKE_NS
 
     assert replay(changed).step_ns == 944 * US + 3 * c
     forward = (changed.tasks["name"] == "aten::relu").to_numpy()
@@ -165,7 +167,7 @@ def test_steps_keep_their_own_times() -> None:
     changed = piped(
         replace(graph, tasks=graph.tasks.assign(work_ns=slow)), stages=2, micro_batches=1
     )
-    c = transfer_ns(changed)
+    c = transfer_ns(changed) + WAKE_NS
 
     assert changed.steps == 2
     assert replay(changed).period_ns == 3 * (2 * 204 + 2 * 404 + 20) * US + 4 * c
@@ -297,7 +299,8 @@ def test_jobs_that_cannot_be_pipelines_are_refused() -> None:
             pipeline(graph, stages=2, micro_batches=2, **WIRE)
     changed = pipeline(nameless, stages=2, micro_batches=2, recorded=8, **WIRE)
 
-    assert replay(without_sharing(changed)).step_ns == 944 * US + 3 * transfer_ns(changed)
+    c = transfer_ns(changed) + WAKE_NS
+    assert replay(without_sharing(changed)).step_ns == 944 * US + 3 * c
 
 
 def test_many_ranks_and_links_find_their_next_event() -> None:
