@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -99,6 +99,9 @@ def _mixer(dice: random.Random) -> Example:
 
 
 def _example(
-    network: Callable[[], LayerChain], batch: Callable[..., object], samples: int, layers: int
+    network: Callable[[], LayerChain],
+    batch: Callable[..., tuple[Any, Any]],
+    samples: int,
+    layers: int,
 ) -> Example:
     return Example(network, batch, samples, {}, cut=layers // 2)

@@ -1,6 +1,6 @@
 """Gradients for what exchanges dense ones once per step; a job with others is refused.
 
-In: a graph. Out: its gradients, or an error that names what is sparse, or how many passes there are.
+In: a graph. Out: its gradients, or an error that names what is sparse, or counts the passes.
 """
 
 from __future__ import annotations

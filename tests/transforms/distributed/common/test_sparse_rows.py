@@ -14,7 +14,7 @@ from foretrace.transforms.costs.assumed import noting_use
 from foretrace.transforms.distributed.common.gradients import find_gradients
 from foretrace.transforms.distributed.common.sparse_rows import DISTINCT
 from foretrace.transforms.distributed.ddp.ddp import ddp
-from foretrace.transforms.distributed.fsdp import fsdp
+from foretrace.transforms.distributed.parameter_server import parameter_server
 from tests.support.jobs.gradients import sparse_job
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_a_sparse_gradient_has_a_bucket_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", [partial(fsdp, workers=2), partial(ddp, workers=2, compression="fp16")]
+    "asked", [partial(parameter_server, workers=2), partial(ddp, workers=2, compression="fp16")]
 )
 def test_what_takes_dense_gradients_only_says_so(asked: Callable[..., Graph]) -> None:
     """The sentence names the parameter."""
