@@ -64,6 +64,15 @@ def find_moments(graph: Graph, *, no_sync: bool | None = None) -> Moments:
     return Moments(*(column[~adding] for column in moments)) if no_sync else moments
 
 
+def count_adding(graph: Graph) -> int:
+    """Return how many backward passes of a step only add to the gradients of a later one."""
+    moments = _find_all(graph)
+    adding = _only_add(graph, moments)
+    return len({(step, turn) for step, turn in zip(moments.step[adding].tolist(),
+                                                   moments.turn[adding].tolist(), strict=True)
+                if step == moments.step[0]})  # fmt: skip
+
+
 def _find_all(graph: Graph) -> Moments:
     """Return the last task of each operator that accumulates a gradient, in order of time."""
     operators, tasks = graph.operators, graph.tasks

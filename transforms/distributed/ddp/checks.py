@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
+from foretrace.graph.state import Doubt
+from foretrace.transforms.distributed.common.backward_passes import count_adding
 from foretrace.transforms.distributed.common.dense_gradients import require_dense
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from foretrace.graph.model import Graph
     from foretrace.transforms.distributed.common.gradients import Gradient
@@ -31,6 +33,17 @@ def check_wire(graph: Graph, compression: str | None, backend: str | None) -> No
         return
     if choice("compression", compression, COMPRESSIONS) == "bf16" and own == "gloo":
         raise TransformError("gloo adds up no bf16: torch's bf16 hook fails there; use fp16")
+
+
+def doubt_no_sync(graph: Graph, no_sync: bool | None) -> Iterator[Doubt]:  # noqa: FBT001 - an answer
+    """Say that nobody says whether passes that only add to gradients exchange them."""
+    if no_sync is None and (adding := count_adding(graph)):
+        text = (
+            f"{adding} of the backward passes of a step only add to the gradients of a later one, "
+            "with no update between them: they are taken to run under no_sync and exchange "
+            "nothing; without it each exchanges all, and ddp(no_sync=False) asks for that"
+        )
+        yield Doubt("no-sync-unknown", f"ddp: {text}")
 
 
 def check_sparse(

@@ -21,7 +21,7 @@ from foretrace.transforms.distributed.common.slowest_of_n import late_ns
 from foretrace.transforms.distributed.common.sparse_updates import grow_updates
 from foretrace.transforms.distributed.common.transfers import communicates
 from foretrace.transforms.distributed.common.workers import check_transport, with_workers
-from foretrace.transforms.distributed.ddp.checks import check_sparse, check_wire
+from foretrace.transforms.distributed.ddp.checks import check_sparse, check_wire, doubt_no_sync
 from foretrace.transforms.distributed.ddp.gloo import exchange_on_host
 from foretrace.transforms.distributed.ddp.nccl import exchange_on_device
 from foretrace.transforms.distributed.ddp.plan import (
@@ -33,7 +33,7 @@ from foretrace.transforms.distributed.ddp.plan import (
 from foretrace.transforms.distributed.ddp.recorded import RecordedSetup, change_recorded
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.edit.parameters import reconcile, whole
-from foretrace.transforms.edit.provenance import add_note, grow_samples
+from foretrace.transforms.edit.provenance import add_doubt, add_note, grow_samples
 from foretrace.transforms.edit.select import has_device, within_operator
 
 if TYPE_CHECKING:
@@ -171,6 +171,7 @@ def ddp(
         )
     assert placed is not None
     changed = _spread(graph, gradients, placed, setup)
+    changed = add_doubt(changed, *doubt_no_sync(graph, no_sync))
     return powersgd(changed) if compression == "powersgd" else changed
 
 

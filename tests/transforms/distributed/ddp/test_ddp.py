@@ -16,7 +16,7 @@ from foretrace.transforms.distributed.ddp.ddp import ddp
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs import simple
-from tests.support.jobs.gradients import cpu_job, gpu_job, passes_job
+from tests.support.jobs.gradients import accumulating_job, cpu_job, gpu_job, passes_job
 
 
 def test_one_worker_is_the_job_as_it_is() -> None:
@@ -185,3 +185,17 @@ def test_every_epoch_of_a_step_exchanges() -> None:
     changed = ddp(passes_job("ab", "ab", "ab"), workers=2, network="1Gbps", bucket_cap_mb=25)
 
     assert changed.tasks["bytes"][changed.tasks["kind"] == "collective"].tolist() == [3e6] * 3
+
+
+def test_passes_that_only_add_are_doubted_where_nobody_says_what_they_do() -> None:
+    """Under no_sync one exchange, else one per pass: the answer spans both, and says so."""
+    job = accumulating_job(passes=2)
+    doubted, told, every = (
+        ddp(job, workers=2, network="1Gbps", no_sync=said) for said in (None, True, False)
+    )
+    asked = predict(job, parse_scenario(["ddp(workers=2, network='1Gbps')"]))
+
+    assert [doubt.code for doubt in doubted.state.doubts] == ["no-sync-unknown"]
+    assert not told.state.doubts
+    assert not every.state.doubts
+    assert asked.interval_ns[1] >= replay(every).step_ns > replay(told).step_ns
