@@ -18,7 +18,7 @@ help:
 	@echo "make site      build the documentation into site/"
 	@echo "make screenshots  take the pictures of docs/images anew (needs Chromium)"
 	@echo "make golden    rewrite the expected reports under tests/whole/golden"
-	@echo "make accuracy  rerun the accuracy study and rewrite docs/accuracy.md"
+	@echo "make accuracy  rerun all accuracy studies and rewrite docs/how-far-off.md and docs/accuracy*.md"
 	@echo "make bench     print the benchmarks"
 	@echo "make clean     remove the environment and all caches"
 
@@ -75,6 +75,8 @@ golden: $(VENV)/installed-test
 
 accuracy: $(VENV)/installed-test
 	$(PY) -m benchmarks.accuracy
+	$(PY) -m benchmarks.accuracy.job
+	$(PY) -m benchmarks.counterfactual --programs 2000 --seed 0
 
 bench: $(VENV)/installed-test
 	for each in benchmarks/*.py; do $(PY) -m benchmarks.$$(basename $$each .py) || exit 1; done

@@ -1,7 +1,7 @@
 """``python -m benchmarks.accuracy``: run the study, write its pages and what the package learns.
 
-Every number on docs/accuracy.md and docs/accuracy-distributed.md comes from here, and so does every
-validated error in the package.
+Every number on docs/how-far-off.md, docs/accuracy.md and docs/accuracy-distributed.md comes from
+here, and so does every validated error and the width of every interval in the package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.accuracy.distributed import run_distributed, validating_pairs
 from benchmarks.accuracy.distributed_page import distributed_page
 from benchmarks.accuracy.error_table import error_table
+from benchmarks.accuracy.how_far_off import how_far_off
+from benchmarks.accuracy.interval_coverage import judge, leave_out
+from benchmarks.accuracy.observations import observe_pairs, read_truth
 from benchmarks.accuracy.page import judged, page
 from benchmarks.accuracy.plot import draw_accuracy
+from benchmarks.accuracy.scale_fit import fit_scales
 from benchmarks.accuracy.study import read_list, run_study
 from foretrace.analysis.validated_errors import HARDWARE, TABLE
 from foretrace.util.atomic_write import write_atomically
@@ -22,11 +26,16 @@ from foretrace.util.atomic_write import write_atomically
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from benchmarks.accuracy.distributed import Distributed
     from benchmarks.accuracy.error_table import Table
+    from benchmarks.accuracy.interval_coverage import Judged
+    from foretrace.analysis.error_scale import ErrorScale
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "traces" / "study.toml"
 PAGE = ROOT / "docs" / "accuracy.md"
+SHORT = ROOT / "docs" / "how-far-off.md"
+TRUTH = ROOT / "traces" / "truth" / "truth.parquet"
 PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
 DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
@@ -39,27 +48,43 @@ def main() -> None:
     listed = read_list(STUDY)
     study = run_study(listed, STUDY.parent)
     distributed = run_distributed(listed, STUDY.parent)
+    observations = [*observe_pairs(study.pairs), *read_truth(TRUTH)]
+    scales = fit_scales(observations)
+    cells = judge_cells(distributed, scales)
     table = join_tables(error_table(study.pairs), error_table(validating_pairs(distributed)))
-    text = page(study, table, listed["held_out_looks"])
+    table["interval"] = {on: scale.as_table() for on, scale in scales.items()}
+    text = page(study, table, listed["held_out_looks"], observations)
     write_atomically(ERRORS, toml(table).encode())
     write_atomically(PAGE, text.encode())
+    write_atomically(SHORT, how_far_off([*leave_out(observations), *cells]).encode())
     draw_accuracy(judged(study.pairs), PICTURE)
-    write_atomically(DISTRIBUTED, distributed_page(distributed).encode())
+    write_atomically(DISTRIBUTED, distributed_page(distributed, cells).encode())
     write_atomically(README, quote(README.read_text("utf-8"), text).encode())
     sys.stdout.write(
-        f"wrote {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: {len(study.pairs)} pairs, "
-        f"{len(distributed.cells)} cells\n"
+        f"wrote {SHORT.name}, {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: "
+        f"{len(study.pairs)} pairs, {len(distributed.cells)} cells\n"
     )
+
+
+def judge_cells(study: Distributed, scales: Mapping[str, ErrorScale]) -> list[Judged]:
+    """Judge jobs of several workers by *scales*, in which there is none of them."""
+    return [
+        judged
+        for each in observe_pairs(validating_pairs(study))
+        if each.on in scales
+        for judged in judge([each], scales[each.on])
+    ]
 
 
 def join_tables(table: Table, more: Table) -> Table:
     """Return *table* with the what-ifs that only *more* tested.
 
-    What all others together show, and what an untested one may miss, stays as *table* says.
+    What an untested one may miss stays as *table* says.
 
-    >>> one = {"cpu": {"rule": {"amp": 1}}, "gpu": {}, "pooled": {"cpu": 9}}
-    >>> join_tables(one, {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "pooled": {"cpu": 8}})
-    {'cpu': {'rule': {'amp': 1, 'ddp': 3}}, 'gpu': {}, 'pooled': {'cpu': 9}}
+    >>> one = {"cpu": {"rule": {"amp": 1}}, "gpu": {}, "unvalidated": {"missed": 9}}
+    >>> more = {"cpu": {"rule": {"amp": 2, "ddp": 3}}, "gpu": {}, "unvalidated": {"missed": 8}}
+    >>> join_tables(one, more)
+    {'cpu': {'rule': {'amp': 1, 'ddp': 3}}, 'gpu': {}, 'unvalidated': {'missed': 9}}
     """
     both = dict(table)
     for hardware in HARDWARE:

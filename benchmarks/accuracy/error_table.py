@@ -1,19 +1,19 @@
-"""What measured pairs prove: the error of each transform, and how often intervals hold.
+"""What measured pairs prove: the error of each what-if, and where it was tested.
 
-Rows of the study in, the table of `validated` and counts out.
+Rows of the study in, the table of `foretrace.analysis.validated_errors` out, less its intervals.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foretrace.analysis.evidence import FEWEST_PAIRS
-from foretrace.analysis.prediction_interval import LEVEL, interval
-from foretrace.analysis.validated_errors import HARDWARE, combine
+from foretrace.analysis.prediction_interval import LEVEL
+from foretrace.analysis.validated_errors import HARDWARE
 from foretrace.transforms.edit.provenance import MEASURED, RULE
 
 if TYPE_CHECKING:
@@ -28,24 +28,20 @@ Table = dict[str, Any]
 def error_table(pairs: Iterable[MeasuredPair]) -> Table:
     """Return what `validated.load_table` reads, from all conclusive pairs.
 
-    Held-out pairs count as evidence only, and pairs of several transforms nowhere: those judge how
-    errors combine. Of a pair that compares a part of the device time, the error is a share of the
-    step where that is known, else of the part: of a step it is no larger. What cannot be foreseen
-    has its own error, and is evidence of nothing.
+    Held-out pairs count as evidence only, and pairs of several transforms nowhere. Of a pair that
+    compares a part of the device time, the error is a share of the step where that is known, else
+    of the part: of a step it is no larger. What cannot be foreseen has its own error, and is
+    evidence of nothing.
     """
     conclusive = [pair for pair in pairs if pair.is_conclusive]
     judged = [pair for pair in conclusive if pair.is_foreseen and not pair.held_out]
-    table: Table = {"gpu": {}, "cpu": {}, "pooled": {}}
+    table: Table = {"gpu": {}, "cpu": {}}
     for (hardware, source), rows in _by_source([p for p in conclusive if not p.held_out]):
-        every = [row for row in rows if len(row.transforms) == 1]
-        single = [row for row in every if row.is_foreseen]
-        names = sorted({row.transforms[0] for row in every})
-        by_name = {name: [r for r in every if r.transforms == (name,)] for name in names}
+        names = sorted({row.transforms[0] for row in rows if len(row.transforms) == 1})
+        by_name = {name: [r for r in rows if r.transforms == (name,)] for name in names}
         errors = {n: _errors(rows) for n, rows in by_name.items() if len(rows) >= FEWEST_PAIRS}
         if errors:
             table[hardware][source] = errors
-        if errors and single:
-            table["pooled"].setdefault(hardware, {})[source] = _quantile(_misses(single))
     missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
     table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
     table["evidence"] = _evidence([pair for pair in conclusive if pair.is_foreseen])
@@ -82,7 +78,7 @@ def _by_source(
 
 
 def _errors(rows: Sequence[MeasuredPair]) -> dict[str, Any]:
-    misses = _misses(rows)
+    misses = [row.miss for row in rows]
     where = sorted({row.where for row in rows if row.where})
     return {
         "pairs": len(rows),
@@ -90,14 +86,6 @@ def _errors(rows: Sequence[MeasuredPair]) -> dict[str, Any]:
         "p90": _quantile(misses),
         **({"where": where} if where else {}),
     }
-
-
-def _misses(rows: Iterable[MeasuredPair]) -> list[float]:
-    """Return how far from each prediction the measurement lies, as a share of the prediction.
-
-    That is what an interval around a prediction has to span; an error is a share of the measured.
-    """
-    return [row.miss for row in rows]
 
 
 def _quantile(misses: Sequence[float]) -> float:
@@ -109,38 +97,3 @@ def _quantile(misses: Sequence[float]) -> float:
     (0.181, 0.2)
     """
     return round(float(np.quantile(misses, LEVEL, method="weibull")), 4)
-
-
-@dataclass(frozen=True)
-class IntervalCoverage:
-    """How many of some pairs' measurements lie in the interval of their prediction."""
-
-    hardware: str
-    transform: str
-    source: str
-    pairs: int
-    inside: int
-
-
-def coverage(pairs: Sequence[MeasuredPair]) -> list[IntervalCoverage]:
-    """Count, by kind, how often intervals hold that were made without the model they judge.
-
-    Each pair is judged by the conclusive pairs of all other models.
-    """
-    judged = [row for row in pairs if row.is_foreseen]
-    counts: dict[tuple[str, str, str], list[bool]] = {}
-    for (hardware, source), rows in _by_source(judged):
-        for row in rows:
-            others = [other for other in judged if other.model != row.model]
-            holds = _holds(row, source, error_table(others))
-            counts.setdefault((hardware, " + ".join(row.transforms), source), []).append(holds)
-    return [IntervalCoverage(*kind, len(held), sum(held)) for kind, held in sorted(counts.items())]
-
-
-def _holds(row: MeasuredPair, source: str, table: Table) -> bool:
-    """Whether the interval of *row*, as `predict` makes it, holds the measurement."""
-    made = [(name, source) for name in row.transforms]
-    error = combine(made, table, row.tested_at)
-    share = math.hypot(error.of(row.predicted_ns / row.before_ns), row.replay_error)
-    low, high = interval(row.predicted_ns, row.step_interval, share)
-    return low <= row.after_ns <= high

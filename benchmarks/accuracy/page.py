@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.accuracy.constants import constants
-from benchmarks.accuracy.error_table import coverage
 from benchmarks.accuracy.headlines import in_short
+from benchmarks.accuracy.interval_page import intervals
 from benchmarks.accuracy.markdown import spread_cell
 from benchmarks.accuracy.markdown import table as markdown_table
 from benchmarks.accuracy.tables import (
@@ -18,13 +18,13 @@ from benchmarks.accuracy.tables import (
 )
 from foretrace.analysis.evidence import FEWEST_PAIRS, list_tested
 from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
-from foretrace.analysis.prediction_interval import LEVEL
-from foretrace.analysis.validated_errors import ENOUGH_PAIRS, HARDWARE
+from foretrace.analysis.validated_errors import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.accuracy.error_table import Table
+    from benchmarks.accuracy.observations import Observation
     from benchmarks.accuracy.rows import AccuracyStudy
     from foretrace.analysis.measured_pair import MeasuredPair
 
@@ -35,13 +35,19 @@ PICTURE = (
 BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 
-def page(study: AccuracyStudy, table: Table, looks: int) -> str:
-    """Return the accuracy page; held-out models were looked at in *looks* campaigns."""
+def page(
+    study: AccuracyStudy, table: Table, looks: int, observations: Sequence[Observation] = ()
+) -> str:
+    """Return the accuracy page; held-out models were looked at in *looks* campaigns.
+
+    Intervals are judged by *observations*.
+    """
     sections = [
         "# How far off it is",
         "",
         "`make accuracy` generates this page from the recordings that `traces/study.toml` lists.",
         "Times are milliseconds of one step; errors are signed percent of the measured value.",
+        "[How far off is it for my kind of question?](how-far-off.md) is the short form.",
         "",
         *_absent(study),
         *in_short(study.pairs, looks),
@@ -50,7 +56,7 @@ def page(study: AccuracyStudy, table: Table, looks: int) -> str:
         *_by_what_if(study.pairs, looks),
         *public_pairs(study),
         *other_devices(study.pairs),
-        *_intervals(study.pairs),
+        *intervals(observations, table.get("interval", {})),
         *_validated(table),
         *_evidence(table),
         *constants(),
@@ -131,52 +137,22 @@ def _what_if_line(name: str, rows: Sequence[MeasuredPair]) -> str:
     return f"| {name} | {len(rows)} | {' | '.join(cells)} |"
 
 
-def _intervals(pairs: Sequence[MeasuredPair]) -> list[str]:
-    judged = coverage([row for row in pairs if row.is_conclusive])
-    if not judged:
-        return []
-    everything = coverage(pairs)
-    count, inside = (sum(c.pairs for c in judged), sum(c.inside for c in judged))
-    every, held = (sum(c.pairs for c in everything), sum(c.inside for c in everything))
-    return [
-        "## Intervals",
-        "",
-        f"An interval means to hold the truth in {LEVEL:.0%} of the cases.",
-        "Here each was made without any pair of the model that it is judged on.",
-        "The public loader pairs P1 to P3 are recordings of one job; each is judged by the others.",
-        f"It held the measurement in {inside} of {count} ({inside / count:.0%}).",
-        f"With inconclusive pairs it is {held} of {every} ({held / every:.0%}).",
-        "",
-        "| hardware | what-if | costs | pairs | held |",
-        "|---|---|---|--:|--:|",
-        *(
-            f"| {c.hardware} | {c.transform} | {c.source} | {c.pairs} | {c.inside} |"
-            for c in judged
-        ),
-        "",
-    ]
-
-
 def _validated(table: Table) -> list[str]:
-    pooled = table.get("pooled", {})
     text = [
-        "## Validated error of each transform",
+        "## Error of each what-if",
         "",
         "How far the measurement lies from the prediction, as a share of the prediction.",
-        "Intervals carry the last column: 9 of 10 further pairs should stay within it.",
+        "9 of 10 further pairs of the same models should stay within the last column.",
         "Pairs that compare a part of the device time count with the error of that part.",
         "Pairs of what-ifs for several workers are those of accuracy-distributed.md.",
-        "*All* counts the others.",
-        f"A transform with fewer than {ENOUGH_PAIRS} pairs, or none at the place asked about,",
-        "takes the error of *all*, where that is larger.",
     ]
     if missed := table.get("unvalidated"):
         text.append(
-            f"Where nothing validates it, it may miss {missed['missed']:.0%} of the change as well."
+            f"Where nothing validates a what-if, it may miss {missed['missed']:.0%} of the change."
         )
     text += [
         "",
-        "| hardware | transform | costs | pairs | median | within |",
+        "| hardware | what-if | costs | pairs | median | within |",
         "|---|---|---|--:|--:|--:|",
     ]
     for hardware in HARDWARE:
@@ -186,8 +162,6 @@ def _validated(table: Table) -> list[str]:
                 f"| {row['p90']:.1%} |"
                 for name, row in transforms.items()
             ]
-            if (share := pooled.get(hardware, {}).get(source)) is not None:
-                text.append(f"| {hardware} | *all* | {source} | | | {share:.1%} |")
     return [*text, ""]
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.shaped_scenarios import SCENARIOS, scenario_of
+from foretrace.analysis.difficulty import NONE, Difficulty
 from foretrace.analysis.measured_pair import MeasuredPair
 from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import predict
@@ -60,6 +61,7 @@ class NetworkRow:
     step_interval: tuple[float, float] = (1.0, 1.0)
     replay_error: float = 0.0
     place: Place | None = None
+    difficulty: Difficulty = NONE
 
     @property
     def error(self) -> float:
@@ -136,6 +138,7 @@ def cell_row(cell: Cell) -> NetworkRow:
         step_interval=prediction.step_interval,
         replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
         place=prediction.place,
+        difficulty=prediction.difficulty,
     )
 
 
@@ -205,6 +208,7 @@ def pair_rows(rows: Iterable[NetworkRow]) -> list[MeasuredPair]:
             replay_error=row.replay_error,
             where=row.place.workers if row.place else "",
             place=row.place,
+            rule_difficulty=row.difficulty,
             tuned_on=row.tuned_on,
             held_out=row.held_out,
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
 from benchmarks.accuracy.window_start import compare_parts
+from foretrace.analysis.difficulty import NONE
 from foretrace.analysis.identity import identity
 from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
 from foretrace.analysis.measured_step import measured_step
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.accuracy.rows import PartRow
+    from foretrace.analysis.prediction import Prediction
     from foretrace.analysis.validation import Validation
     from foretrace.graph.model import Graph
     from foretrace.tracer.lab.pairs.read_archive import Pair
@@ -164,13 +166,15 @@ def recorded_rows(pair: Pair) -> tuple[MeasuredPair, IdentityRow]:
     before = with_measured_step(recorded, pair.before_ns)
     scenario = parse_foreign_scenario([pair.scenario])
     validation = compare(before, scenario, pair.after_ns, "unprofiled")
+    calibrated = _calibrated(pair, before, scenario)
     row = replace(
         _step_row(validation, before, scenario),
         name=pair.name,
         model=pair.model,
         change=pair.scenario,
         before_ns=pair.before_ns,
-        calibrated_ns=_calibrated_ns(pair, before, scenario),
+        calibrated_ns=calibrated.predicted_ns if calibrated else None,
+        calibrated_difficulty=calibrated.difficulty if calibrated else NONE,
         noise=pair.noise,
     )
     unchanged = IdentityRow(
@@ -198,17 +202,18 @@ def _step_row(validation: Validation, before: Graph, scenario: Scenario) -> Meas
         rule_ns=prediction.predicted_ns,
         paper_ns=validation.null_paper_ns,
         step_interval=prediction.step_interval,
+        rule_difficulty=prediction.difficulty,
         place=prediction.place,
         replay_error=prediction.replayed_before_ns / prediction.measured.step_ns - 1,
     )
 
 
-def _calibrated_ns(pair: Pair, before: Graph, scenario: Scenario) -> float | None:
+def _calibrated(pair: Pair, before: Graph, scenario: Scenario) -> Prediction | None:
     """Predict *pair* with its calibration; ``None`` without one, or where it tells nothing."""
     if pair.calibration is None:
         return None
     prediction = predict(before, scenario, read_calibration(pair.calibration))
-    return prediction.predicted_ns if prediction.costs.get(MEASURED) else None
+    return prediction if prediction.costs.get(MEASURED) else None
 
 
 def _unrest(steps_ns: tuple[int, ...]) -> str | None:
@@ -256,6 +261,7 @@ def _part_row(measure: str, before: Graph, after: Graph, scenario: Scenario) -> 
         after_ns=part_ns(after),
         rule_ns=part_ns(apply(before, scenario)),
         paper_ns=_paper_ns(part_ns, before, scenario),
+        rule_difficulty=prediction.difficulty,
         place=place._replace(measure=measure) if place else None,
         step_ns=prediction.predicted_ns if measure == "optimizer" else None,
     )

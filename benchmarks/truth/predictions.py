@@ -18,7 +18,6 @@ from benchmarks.truth.plain_plan import PROCESSES
 from benchmarks.truth.spec import BASE, Side, sides_of
 from benchmarks.truth.ways import WAYS
 from foretrace.analysis.doubts import name_doubts
-from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import predict
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
@@ -178,11 +177,5 @@ def _predict(graph: Graph, side: Side, calibration: Calibration | None) -> dict[
         "change_share": prediction.predicted_ns / prediction.measured.step_ns - 1,
         "is_timed": prediction.costs.get(MEASURED, 0.0) > 0,
         **{f"share_{name}": share for name, share in prediction.costs.items()},
-        "share_python": python_share(graph),
+        "share_python": prediction.python,
     }
-
-
-def python_share(graph: Graph) -> float:
-    """Return the share of a measured step in which no recorded operator ran: Python, mostly."""
-    work = float(graph.tasks["work_ns"].sum()) / graph.steps
-    return max(0.0, 1 - work / measured_step(graph).step_ns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from foretrace.analysis.difficulty import NONE, Difficulty
 from foretrace.analysis.validation_scope import Place
 from foretrace.tracer.step_stats import NOISE_LIMIT, trimmed_mean
 from foretrace.transforms.edit.provenance import MEASURED, RULE
@@ -34,8 +35,9 @@ class MeasuredPair:
     ``replay_error`` is what the unchanged replay misses, ``noise`` the drift between the halves of
     an interleaved measurement, ``where`` the setting of several workers (`validation_scope`).
     ``place`` is where the pair was measured; of a part of the device time, ``step_ns`` is the
-    predicted step that the part belongs to. A pair is ``tuned_on`` where a rule or a constant was
-    chosen while watching it, or an earlier recording of its model: it validates nothing.
+    predicted step that the part belongs to; ``rule_difficulty`` and ``calibrated_difficulty`` are
+    the covariates of both predictions. A pair is ``tuned_on`` where a rule or a constant was chosen
+    while watching it, or an earlier recording of its model: it validates nothing.
     """
 
     name: str
@@ -55,6 +57,8 @@ class MeasuredPair:
     where: str = ""
     place: Place | None = None
     step_ns: float | None = None
+    rule_difficulty: Difficulty = NONE
+    calibrated_difficulty: Difficulty = NONE
     tuned_on: bool = False
     held_out: bool = False
 
@@ -67,6 +71,11 @@ class MeasuredPair:
     def source(self) -> str:
         """Where the costs of the best prediction come from."""
         return RULE if self.calibrated_ns is None else MEASURED
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """The covariates of the best prediction."""
+        return self.rule_difficulty if self.calibrated_ns is None else self.calibrated_difficulty
 
     @property
     def error(self) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 from foretrace.analysis.baseline import replay_scenario, run_experiment
 from foretrace.analysis.change_doubts import doubt_change
+from foretrace.analysis.difficulty import describe_difficulty, python_share
 from foretrace.analysis.doubts import name_doubts
 from foretrace.analysis.evidence import UNVALIDATED
 from foretrace.analysis.measured_step import Measured
@@ -28,6 +29,7 @@ from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
     from foretrace.analysis.baseline import Baseline, Experiment
+    from foretrace.analysis.difficulty import Difficulty
     from foretrace.analysis.measured_step import Measured
     from foretrace.analysis.validation_scope import Place
     from foretrace.graph.model import Graph
@@ -45,12 +47,13 @@ class Prediction:
 
     ``doubts`` say what in this very answer may be wrong, ``warnings`` what else is good to know.
     ``interval_ns`` covers the variation of the recorded steps, what the unchanged replay misses
-    and the error that pairs of real measurements showed: of these transforms, where they tested
-    them, else the share of a change that other rules missed;
-    ``step_interval`` is the relative part that comes from the recorded steps alone.
+    and the error that pairs of real measurements showed for answers as difficult, see
+    `foretrace.analysis.error_scale`; ``step_interval`` is the relative part that comes from the
+    recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
-    many times as many samples a step has afterwards. ``status`` is "validated", "tested elsewhere"
+    many times as many samples a step has afterwards, ``python`` the share of the measured step in
+    which no recorded operator ran. ``status`` is "validated", "tested elsewhere"
     or "unvalidated" at ``place``; ``evidence`` says for each what-if which pairs tested it.
     """
 
@@ -69,6 +72,7 @@ class Prediction:
     samples: float
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
+    python: float = 0.0
     place: Place | None = None
     evidence: tuple[str, ...] = ()
     doubts: tuple[Doubt, ...] = ()
@@ -94,6 +98,12 @@ class Prediction:
         `predicted_ns` takes it to change with the rest. Where they miss nothing the two are one.
         """
         return max(self.measured.step_ns + self.replayed_after_ns - self.replayed_before_ns, 0.0)
+
+    @property
+    def difficulty(self) -> Difficulty:
+        """What explains how far off such an answer is."""
+        ratio = self.predicted_ns / self.measured.step_ns
+        return describe_difficulty(self.costs, ratio, self.python)
 
     @property
     def speedup(self) -> float:
@@ -187,13 +197,15 @@ def predict_from(experiment: Experiment) -> Prediction:
         samples=experiment.samples,
         assumptions=tuple(note for note in changed.notes if note not in graph.notes),
         warnings=warn(experiment, error),
+        python=python_share(graph),
         place=place,
         doubts=doubts,
     )
     others = list_parts(experiment.scenario, graph)
     parts = [_predict_alone(baseline, each) for each in others]  # tells which ends are shorter
-    low, high = find_interval(experiment, prediction.predicted_ns, prediction.shifted_ns, error)
-    prediction = replace(prediction, interval_ns=(low, high))
+    half_width = error.of(prediction.difficulty)
+    ends = find_interval(experiment, prediction.predicted_ns, prediction.shifted_ns, half_width)
+    prediction = replace(prediction, interval_ns=ends)
     if len(experiment.scenario) == 1:
         baseline.alone[_key_of(experiment.scenario[0])] = prediction
     return _span_parts(prediction, [part for part in parts if part])

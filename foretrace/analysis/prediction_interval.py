@@ -13,31 +13,26 @@ from foretrace.analysis.replay_error import DOUBTFUL
 
 if TYPE_CHECKING:
     from foretrace.analysis.baseline import Experiment
-    from foretrace.analysis.validated_errors import ValidatedError
 
 RESAMPLES = 1_000
 SEED = 20_260_101
-UNTESTED = 0.02
-"""Share by which a replay may be off after a change that no pair has tested: unchanged, 32 of 34
-public recordings are replayed within it, and of programs of known truth 9 in 10 after a change."""
 LEVEL = 0.90
 """Share of true values that an interval means to cover."""
 
 
 def find_interval(
-    experiment: Experiment, predicted_ns: float, shifted_ns: float, error: ValidatedError
+    experiment: Experiment, predicted_ns: float, shifted_ns: float, half_width: float
 ) -> tuple[float, float]:
     """Return what the step may be, in ns: variation, errors of replay and rules, other readings.
 
-    ``shifted_ns`` is the step if what the unchanged replay misses does not change with the rest.
+    ``half_width`` is what answers like it are off, as |ln(true / predicted)|; ``shifted_ns`` is the
+    step if what the unchanged replay misses does not change with the rest.
     """
     baseline, after = experiment.baseline, experiment.after
     measured = baseline.measured
     varied = step_interval(measured.samples_ns)
     missed = baseline.timeline.step_ns / measured.step_ns - 1
-    untested = UNTESTED if error.missing else 0.0
-    wrong = math.hypot(error.of(experiment.ratio), missed, untested)
-    low, high = interval(predicted_ns, varied, wrong)
+    low, high = interval(predicted_ns, varied, math.hypot(half_width, math.log1p(missed)))
     if abs(missed) > DOUBTFUL:
         low, high = min(low, shifted_ns), max(high, shifted_ns)
     unseen = (*experiment.latency_ratios, experiment.waiting_ratio)
@@ -50,18 +45,19 @@ def find_interval(
     return min([low, *at]), max([high, *at, most_loading_ns(experiment)])
 
 
-def interval(predicted_ns: float, varied: tuple[float, float], error: float) -> tuple[float, float]:
+def interval(
+    predicted_ns: float, varied: tuple[float, float], half_width: float
+) -> tuple[float, float]:
     """Return the range that should hold the true step time with probability `LEVEL`.
 
-    The variation of the recorded steps (`step_interval`) is joined in quadrature with *error*,
-    the relative error that validation found.
+    The variation of the recorded steps (`step_interval`) is joined in quadrature with what answers
+    like it are off, as |ln(true / predicted)|: up and down by the same factor.
 
-    >>> interval(100.0, (1.0, 1.0), 0.25)
-    (75.0, 125.0)
+    >>> interval(100.0, (1.0, 1.0), math.log(1.25))
+    (80.0, 125.0)
     """
-    low, high = varied
-    below, above = float(np.hypot(1 - low, error)), float(np.hypot(high - 1, error))
-    return predicted_ns * max(1 - below, 0.0), predicted_ns * (1 + above)
+    below, above = (math.hypot(half_width, math.log(end)) for end in varied)
+    return predicted_ns * math.exp(-below), predicted_ns * math.exp(above)
 
 
 def step_interval(samples_ns: tuple[int, ...]) -> tuple[float, float]:

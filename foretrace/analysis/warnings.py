@@ -61,11 +61,11 @@ def _warn_of_evidence(experiment: Experiment, error: ValidatedError) -> tuple[st
         notes.append("the step was measured under the profiler only, which slows the host down")
     if error.missing:
         wrong = f"as much as other rules missed, {error.missed:.0%} of the change, may be wrong"
-        steps = "the interval covers the replay's own error and the variation of the steps only"
+        given = "the new cost is your own figure, which the interval takes as it is"
         network = " and network" if experiment.changed.state.workers else ""
         notes.append(
             f"no pair of measurements has validated {', '.join(error.missing)} on this kind of "
-            f"hardware{network}: {wrong if error.missed else steps}"
+            f"hardware{network}: {wrong if error.missed else given}"
         )
     return tuple(notes)
 

@@ -1,18 +1,20 @@
-"""The table of validated errors, and how several errors combine."""
+"""What the table of validated errors tells of a scenario, and how wide its interval is."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from foretrace.analysis.evidence import Evidence
+from foretrace.analysis.difficulty import Difficulty
+from foretrace.analysis.error_scale import read_scale
 from foretrace.analysis.validated_errors import (
-    ValidatedError,
-    combine,
+    REPLAYED,
     list_cost_sources,
     load_table,
+    look_up,
     validated_error,
 )
 from foretrace.analysis.validation_scope import Place
@@ -22,95 +24,91 @@ from foretrace.transforms.edit.provenance import mark_measured
 from foretrace.transforms.scenario import WhatIf, apply, parse_scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from foretrace.graph.model import Graph
 
-MANY = {"pairs": 9, "median": 0.01}
 TABLE: dict[str, Any] = {
-    "cpu": {
-        "rule": {"a": {**MANY, "p90": 0.03}, "b": {**MANY, "p90": 0.04}},
-        "measured": {"a": {**MANY, "p90": 0.01}, "few": {"pairs": 3, "median": 0.0, "p90": 0.002}},
+    "interval": {
+        "cpu": {
+            "base": 0.01,
+            "rule": 0.05,
+            "factors": {"odd": 2.0, "batch_size": 1.5},
+            "quantile": 3.0,
+            "untested": 0.12,
+        }
     },
-    "pooled": {"cpu": {"measured": 0.02}},
     "unvalidated": {"missed": 0.5},
     "evidence": {
         name: [{"on": "cpu", "hardware": "here", "source": "rule", "untuned": 9, "tuned": 0}]
-        for name in ("a", "b", "few")
+        for name in ("a", "odd", "pipeline")
     },
 }
 HERE = Place("cpu", "here")
+HALF = Difficulty(rule=0.5)
 
 
-def test_errors_of_several_transforms_add_in_quadrature() -> None:
-    """3 % and 4 % make 5 %."""
-    found = combine([("a", "rule"), ("b", "rule")], TABLE, HERE)
-
-    assert (found.share, found.missing) == (0.05, ())
+def half_width(names: Sequence[str], difficulty: Difficulty = HALF, place: Place = HERE) -> float:
+    """Return half the interval of what-ifs by rule, as |ln|."""
+    return look_up([(name, "rule") for name in names], TABLE, place).of(difficulty)
 
 
-def test_a_transform_counts_once() -> None:
-    """The same what-if twice has the same cause of error twice."""
-    assert combine([("a", "rule"), ("a", "rule")], TABLE, HERE).share == 0.03
+def test_an_interval_is_as_wide_as_its_answer_is_difficult() -> None:
+    """A base, a share of what rules gave, and nothing for a small change of what was tested."""
+    assert half_width(["a"]) == pytest.approx(3 * (0.01 + 0.5 * 0.05))
+    assert half_width(["a"], Difficulty()) == pytest.approx(3 * 0.01)
 
 
-def test_each_cost_source_has_its_own_error() -> None:
-    """What was timed is closer; where nothing of a kind was timed, what rules showed holds."""
-    assert combine([("a", "measured")], TABLE, HERE).share == 0.01
-    assert combine([("b", "measured")], TABLE, HERE).share == 0.04
-
-
-def test_few_pairs_take_the_error_of_all_of_their_source() -> None:
-    """Three lucky pairs do not make a narrow interval."""
-    assert combine([("few", "measured")], TABLE, HERE).share == 0.02
-
-
-def test_what_the_user_states_cannot_be_missed_by_a_rule() -> None:
-    """A factor on kernels is given; what remains without some modules is told by rules."""
-    assert combine([("faster_kernels", "rule")], TABLE, HERE).missed == 0.0
-    assert combine([("remove_modules", "rule")], TABLE, HERE).missed == 0.5
-
-
-def test_unknown_transforms_are_named() -> None:
-    """Nothing is validated by silence, and another kind of hardware is another matter."""
-    found = combine([("a", "rule"), ("c", "rule")], TABLE, HERE)
-
-    assert found.missing == ("c",)
-    assert combine([("a", "rule")], TABLE, Place("gpu", "there")).missing == ("a",)
-
-
-@pytest.mark.parametrize("ratio", [0.5, 2.0])
-def test_untested_what_ifs_may_miss_a_share_of_their_change(ratio: float) -> None:
-    """Half of a factor of two is half of its logarithm; no change cannot be missed."""
-    found = combine([("c", "rule")], TABLE, HERE)
-
-    assert found.of(ratio) == pytest.approx(0.3466, abs=1e-4)
-    assert found.of(1.0) == 0
-    assert ValidatedError(0.03, Evidence("validated")).of(ratio) == 0.03
-
-
-def test_what_the_user_states_is_no_guess() -> None:
-    """It is not validated either."""
-    found = combine([("faster_kernels", "rule"), ("a", "rule")], TABLE, HERE)
-
-    assert (found.missing, found.of(0.5)) == (("faster_kernels",), 0.03)
-
-
-@pytest.mark.parametrize("name", ["c", "a"])
-def test_what_was_not_tested_here_is_never_surer_than_what_was(name: str) -> None:
-    """No pair at all, or none at this place: at least the error that all pairs of rules show."""
-    table = {**TABLE, "pooled": {"cpu": {"rule": 0.12}}}
-    there = Place("cpu", "a CPU of other instructions")
-
-    assert combine([(name, "rule")], table, there).share == 0.12
-    assert combine([("b", "rule")], table, HERE).share == 0.04
+def test_a_what_if_may_be_further_off_than_its_difficulty_tells() -> None:
+    """Together with others it stays so."""
+    assert half_width(["odd"]) == pytest.approx(2 * half_width(["a"]))
+    assert half_width(["a", "odd"]) == half_width(["odd"])
 
 
 def test_what_applies_another_what_if_errs_at_least_as_much() -> None:
     """A pipeline cuts the batch into pieces: what `batch_size` gets wrong is wrong in it, too."""
-    rows = {"pipeline": {**MANY, "p90": 0.01}, "batch_size": {**MANY, "p90": 0.16}}
-    evidence = dict.fromkeys(rows, TABLE["evidence"]["a"])
-    table = {"cpu": {"rule": rows}, "evidence": evidence}
+    assert half_width(["pipeline"]) == pytest.approx(1.5 * half_width(["a"]))
 
-    assert combine([("pipeline", "rule")], table, HERE).share == 0.16
+
+@pytest.mark.parametrize("name", ["c", "a"])
+def test_what_was_not_tested_here_is_never_surer_than_what_was(name: str) -> None:
+    """No pair at all, or none at this place: as the worst that was tested, however easy."""
+    there = Place("cpu", "a CPU of other instructions")
+
+    assert half_width([name], HALF, there) == pytest.approx(half_width(["odd"]))
+    assert half_width([name], Difficulty(), there) == 0.12
+    assert half_width(["a"], Difficulty()) < 0.12
+
+
+def test_untested_what_ifs_may_miss_a_share_of_their_change() -> None:
+    """Half of a factor of two is half of its logarithm, joined with the rest."""
+    change = Difficulty(change=math.log(2))
+
+    assert half_width(["c"], change) == pytest.approx(math.hypot(0.12, 0.5 * math.log(2)))
+    assert half_width(["a"], change) == pytest.approx(3 * 0.01)
+
+
+def test_what_the_user_states_cannot_be_missed_by_a_rule() -> None:
+    """A factor on kernels is given; what remains without some modules is told by rules."""
+    given = look_up([("faster_kernels", "rule")], TABLE, HERE)
+
+    assert (given.missing, given.missed) == (("faster_kernels",), 0.0)
+    assert given.of(Difficulty(change=1.0)) == REPLAYED
+    assert look_up([("remove_modules", "rule")], TABLE, HERE).missed == 0.5
+    assert half_width(["faster_kernels", "a"]) == half_width(["a"])
+
+
+def test_no_change_is_sure() -> None:
+    """Nothing was asked: the step is the measured one."""
+    assert look_up([], TABLE, HERE).of(Difficulty()) == 0.0
+
+
+def test_unknown_transforms_are_named() -> None:
+    """Nothing is validated by silence, and another kind of hardware is another matter."""
+    found = look_up([("a", "rule"), ("c", "rule")], TABLE, HERE)
+
+    assert found.missing == ("c",)
+    assert look_up([("a", "rule")], TABLE, Place("gpu", "there")).missing == ("a",)
 
 
 def test_a_what_if_counts_as_measured_where_a_calibration_told() -> None:
@@ -145,7 +143,10 @@ def test_the_shipped_table_has_both_kinds_of_hardware() -> None:
     assert rows
     assert all(row["p90"] >= row["median"] >= 0 and row["pairs"] >= 2 for row in rows)
     assert 0 < table["unvalidated"]["missed"] < 1
-    assert set(table["pooled"]) == {"gpu", "cpu"}
+    for on in ("gpu", "cpu"):
+        scale, easy = read_scale(table["interval"][on]), Difficulty()
+        new = scale.half_width(easy, ["new"], untested=["new"])
+        assert 0 < scale.half_width(easy, ["batch_size"]) <= new < 1
 
 
 def test_a_scenario_of_nothing_known_is_unvalidated() -> None:

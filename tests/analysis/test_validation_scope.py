@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.accuracy.error_table import error_table
 from foretrace.analysis.prediction import predict
-from foretrace.analysis.validated_errors import combine, load_table
+from foretrace.analysis.validated_errors import load_table, look_up
 from foretrace.analysis.validation_scope import Place, describe_cpu, describe_setting, is_within
 from foretrace.tracer.trace import Device
 from foretrace.transforms.scenario import apply, parse_scenario
@@ -70,8 +70,8 @@ def test_an_error_holds_where_it_was_measured() -> None:
     here, there = (Place("gpu", "gpu", workers=where) for where in ("here", "there"))
 
     assert table["gpu"]["rule"]["ddp"]["where"] == ["here"]
-    assert combine(made, table, here).missing == ()
-    assert combine(made, table, there).missing == ("ddp",)
+    assert look_up(made, table, here).missing == ()
+    assert look_up(made, table, there).missing == ("ddp",)
 
 
 def test_four_numbers_of_one_cluster_do_not_validate_any() -> None:

@@ -1,10 +1,10 @@
-"""What pairs prove: errors by kind, and whether intervals hold that were made without them."""
+"""What pairs prove: errors by kind, and where they were tested."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.accuracy.error_table import IntervalCoverage, coverage, error_table
+from benchmarks.accuracy.error_table import error_table
 from tests.support.measured.pairs import pair
 
 PAIRS = (pair("a", 0.02), pair("b", 0.04 / 0.96), pair("c", -1 / 17))
@@ -12,11 +12,11 @@ PAIRS = (pair("a", 0.02), pair("b", 0.04 / 0.96), pair("c", -1 / 17))
 
 
 def test_the_table_keeps_what_nine_of_ten_stay_below() -> None:
-    """Of three pairs that is the worst one; with few, all pairs of a source are pooled too."""
+    """Of three pairs that is the worst one."""
     table = error_table(PAIRS)
 
     assert table["gpu"] == {"rule": {"amp": {"pairs": 3, "median": 0.04, "p90": 0.0625}}}
-    assert (table["cpu"], table["pooled"]) == ({}, {"gpu": {"rule": 0.0625}})
+    assert table["cpu"] == {}
 
 
 def test_what_untested_rules_may_miss_is_what_tested_ones_missed() -> None:
@@ -53,44 +53,11 @@ def test_some_pairs_count_nowhere(settings: dict[str, object]) -> None:
     assert error_table((*PAIRS, pair("odd", 0.5, **settings)))["gpu"] == error_table(PAIRS)["gpu"]
 
 
-def test_a_public_interval_is_made_without_its_pair() -> None:
-    """The worst of three is not held by the other two."""
-    assert coverage(PAIRS) == [IntervalCoverage("gpu", "amp", "rule", 3, 2)]
-
-
 def test_a_part_of_the_device_time_vouches_for_the_step() -> None:
     """The optimizer's time was predicted within 20 %: a step's is no further off."""
     table = error_table((*PAIRS, pair("phase", 0.25, measure="optimizer")))
 
     assert table["gpu"]["rule"]["amp"]["p90"] == 0.2
-
-
-def test_an_own_interval_is_made_without_its_model() -> None:
-    """Two pairs of one model do not vouch for each other."""
-    own = {"noise": 0.0, "hardware": "cpu"}
-    rows = [
-        pair("a1", 0.3, model="a", **own),
-        pair("a2", 0.3, model="a", **own),
-        *(pair(name, 0.01, **own) for name in "bcde"),
-    ]
-
-    assert coverage(rows) == [IntervalCoverage("cpu", "amp", "rule", 6, 4)]
-
-
-def test_combined_transforms_are_judged_by_their_parts() -> None:
-    """6 % and 8 % of the predicted step make 10 %, which holds 9 % and not 11 %."""
-    parts = [
-        pair(f"{name}{i}", error, transforms=(name,))
-        for i in range(4)
-        for name, error in (("amp", 1 / 0.94 - 1), ("device", 1 / 0.92 - 1))
-    ]
-    both = [
-        pair(f"both{error}", 1 / (1 - error) - 1, transforms=("amp", "device"))
-        for error in (0.09, 0.11)
-    ]
-    found = [c for c in coverage([*parts, *both]) if c.transform == "amp + device"]
-
-    assert [(c.pairs, c.inside) for c in found] == [(2, 1)]
 
 
 def test_a_public_recording_that_misses_its_step_counts_nowhere() -> None:
@@ -107,7 +74,6 @@ def test_what_cannot_be_foreseen_has_an_error_and_is_no_evidence() -> None:
     table = error_table([*rows, *PAIRS])
 
     assert table["gpu"]["rule"]["compile"]["p90"] == pytest.approx(0.3 / 1.3, abs=1e-4)
-    assert table["pooled"] == error_table(PAIRS)["pooled"]
     assert "compile" not in table["evidence"]
 
 

@@ -9,8 +9,10 @@ import pytest
 from benchmarks.accuracy import __main__ as accuracy
 from benchmarks.accuracy.distributed import Distributed
 from benchmarks.accuracy.error_table import error_table
+from benchmarks.accuracy.observations import observe_pairs
 from benchmarks.accuracy.page import page
 from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
+from benchmarks.accuracy.scale_fit import fit_scales
 from benchmarks.accuracy.study import optimizer_ns, read_list, run_study
 from foretrace.errors import TraceError
 from foretrace.graph.literal import literal
@@ -44,13 +46,16 @@ def test_the_table_is_written_as_toml() -> None:
 
 def test_the_page_shows_pairs_means_and_coverage() -> None:
     """Each interval is made without the pair that it is judged on."""
-    text = page(AccuracyStudy(pairs=PAIRS), error_table(PAIRS), 3)
+    observations = list(observe_pairs(PAIRS))
+    scales = {on: scale.as_table() for on, scale in fit_scales(observations).items()}
+    table = {**error_table(PAIRS), "interval": scales}
+    text = page(AccuracyStudy(pairs=PAIRS), table, 3, observations)
 
     assert "| a | amp | 0.00 | 0.00 | 0.00 | +2.0% |  | +100.0% | +20.0% |  |  |" in text
     assert "- GPU, whole steps, not tuned on: median |error| over 3 pairs 4.0% (9 of 10" in text
-    assert "It held the measurement in 2 of 3 (67%)." in text
+    assert "| gpu, rule, not tuned on | 3 | 67% | 0.052 | 0.058 |" in text
+    assert "- gpu: too few pairs for 90%: the largest error known." in text
     assert "| gpu | amp | rule | 3 | 4.2% | 5.7% |" in text
-    assert "| gpu | *all* | rule | | | 5.7% |" in text
 
 
 def test_own_pairs_are_summed_up_by_what_if() -> None:
@@ -199,6 +204,7 @@ def test_the_study_writes_its_page_and_its_table(
     assert accuracy.ERRORS.is_file()
     monkeypatch.setattr(accuracy, "ERRORS", tmp_path / "validated.toml")
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
+    monkeypatch.setattr(accuracy, "SHORT", tmp_path / "how-far-off.md")
     monkeypatch.setattr(accuracy, "PICTURE", tmp_path / "accuracy.svg")
     monkeypatch.setattr(accuracy, "DISTRIBUTED", tmp_path / "accuracy-distributed.md")
     monkeypatch.setattr(accuracy, "README", tmp_path / "README.md")
@@ -212,6 +218,9 @@ def test_the_study_writes_its_page_and_its_table(
     table = (tmp_path / "validated.toml").read_text("utf-8")
     assert "[gpu.rule.amp]" in table
     assert "[cpu.rule.ddp]\npairs = 2\n" in table
+    assert "[interval.gpu]\nbase = 1.0" in table
+    short = (tmp_path / "how-far-off.md").read_text("utf-8")
+    assert "| mixed precision | GPU | not tuned on | 3 | 4.0% | 5.6% | 67% |  |  |  |  |" in short
     distributed = (tmp_path / "accuracy-distributed.md").read_text("utf-8")
     assert "over 2 cells of DDP: predicted 3.0%" in distributed
     assert (tmp_path / "accuracy.md").read_text("utf-8").startswith("# How far off it is\n")
