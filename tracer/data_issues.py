@@ -75,6 +75,11 @@ DATA_ISSUES = (
     Issue("steps_without_device", "data_loss", "{n} steps lost most of their device events"),
     # several ranks
     Issue("unknown_rank", "info", "{n} files have no rank of their own; the order given was used"),
+    Issue(
+        "earlier_cycles",
+        "info",
+        "{n} files of earlier cycles, or of cycles that not all ranks recorded, are left out",
+    ),
     Issue("unaligned_ranks", "error", "{n} ranks share no collective with the others; clocks kept"),
     Issue(
         "times_in_nanoseconds",

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from foretrace.transforms.measured.calibration import Calibration
 
 TraceFile = Annotated[
-    Path, typer.Argument(metavar="TRACE", help="Kineto .json[.gz], Nsight .sqlite[.gz] or our own")
+    Path,
+    typer.Argument(
+        metavar="TRACE", help="Kineto, Nsight or our own: a file, an archive, or a job's folder"
+    ),
 ]
 Transforms = Annotated[
     list[str],

@@ -243,7 +243,7 @@ REFUSED = (
         error="neither JSON, SQLite nor Parquet",
         suffix=".csv",
     ),
-    Case("zip_archive", lambda: b"PK\x03\x04rest", error="a zip archive", suffix=".zip"),
+    Case("zip_archive", lambda: b"PK\x03\x04rest", error="damaged archive", suffix=".zip"),
     Case(
         "damaged_gzip",
         lambda: gzip.compress(text(base()))[:30] + b"\0" * 90,

@@ -47,12 +47,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load(tmp_path / "no-such.json")
 
 
-def test_a_folder_is_no_trace(tmp_path: Path) -> None:
-    """A folder is refused: which of its files were meant is for the user to say."""
-    with pytest.raises(TraceError, match="a folder; name the trace files in it"):
-        load(tmp_path)
-
-
 def test_a_name_the_system_refuses(tmp_path: Path) -> None:
     """Whatever else goes wrong while opening is said in the system's words."""
     with pytest.raises(TraceError, match=r"cannot be read \(File name too long\)"):

@@ -41,7 +41,7 @@ RANGES = {
     "l2_mb": (2, 300),
     "sm_count": (30, 400),
     "clock_mhz": (1000, 3000),
-    "pcie_gbps": (10, 70),
+    "pcie_gbps": (10, 130),
     "link_gbps": (40, 1000),
     "matrix_share": (0.3, 0.95),
     "streaming_share": (0.5, 0.95),

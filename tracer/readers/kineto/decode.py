@@ -165,6 +165,8 @@ def _what_it_is(root: Any) -> str:
             "this is an execution trace (operators without times); "
             "give the Kineto trace recorded beside it"
         )
+    if isinstance(root, dict) and any("rocprof" in str(key) for key in root):
+        return "this is a profile of rocprof; record with torch.profiler, which names operators too"
     if root is None:
         return "this is no complete JSON and holds no event; record it again"
     return "this JSON holds no list 'traceEvents'; give a trace exported by torch.profiler"

@@ -79,6 +79,8 @@ def _read(database: Database, source: str, tally: Tally) -> Trace:
     if not any(t.startswith(ACTIVITY) or t == "NVTX_EVENTS" for t in database.tables):
         if any(t.startswith(OF_EXPORT) for t in database.tables):
             raise TraceError(f"{source}: an export of Nsight Systems without CUDA calls; {ADVICE}")
+        if any(t.startswith("rocpd") for t in database.tables):
+            raise TraceError(f"{source}: a database of rocprof; record with torch.profiler")
         raise TraceError(f"{source}: an SQLite file, but no export of Nsight Systems")
     rows = database.rows("StringIds", "id", "value")
     strings = {number: cut_name(text(value)) for number, value in rows if type(number) is int}
