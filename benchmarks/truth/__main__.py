@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.truth.campaign import STAGES, forget, measure
+from benchmarks.truth.campaign import STAGES, forget, measure, touch_memory
 from benchmarks.truth.plain_plan import seconds_of
 from benchmarks.truth.predictions import make_table
 from benchmarks.truth.score import as_text, score
@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     for stage in asked.again:
         forget(jobs, folder, stage)
+    if left and not asked.predict_only:
+        touch_memory()
     is_whole = asked.predict_only or measure(
         jobs, folder, deadline=time.time() + 60 * asked.minutes, say=_say
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import resource
 import sys
@@ -18,29 +19,36 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.truth.plain_plan import WARMUP, steps_a_turn, steps_before, turns
+from benchmarks.truth.plain_plan import WARMUP, is_settled, steps_a_turn, steps_before, turns
 from benchmarks.truth.spec import BASE, DrawnJob, Side, from_json, sides_of
 from benchmarks.truth.training import build, preload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
 STOP = -1
+LEAST_BF16 = 0.7
+"""Speed of bf16 products, in that of fp32, below which nobody would train in mixed precision."""
 SETTLE_PER_WORKER = 4  # steps: twice the batches that a worker of a loader prefetches
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a process measures: *blocks* rounds over all sides; the cores that more threads get."""
+    """What a process measures: rounds over all sides; the cores that more threads get.
+
+    There are at least *blocks* of them, and more for as many *seconds* as ratios are not settled.
+    """
 
     job: str
     blocks: int
     cores: list[int]
+    seconds: float = 0.0
 
 
 def main() -> None:
@@ -49,12 +57,49 @@ def main() -> None:
     plan = Plan(**json.loads(sys.stdin.read()))
     job = from_json(plan.job)
     preload(job)
-    sides = {side.name: start(job, side, plan.cores) for side in sides_of(job)}
-    measured = conduct(sides, plan.blocks)
+    left_out = refuse_slow(sides_of(job), bf16_speed)
+    worth = [side for side in sides_of(job) if side.name not in left_out]
+    sides = {side.name: start(job, side, plan.cores) for side in worth}
+    measured = conduct(sides, plan.blocks, plan.seconds)
+    measured["errors"].update(left_out)
     for side in sides.values():
         side.stop()
     sys.stdout.write("\n" + json.dumps(measured) + "\n")
     sys.stdout.flush()
+
+
+def refuse_slow(sides: Sequence[Side], speed: Callable[[], float]) -> dict[str, str]:
+    """Return which of *sides* are not worth their time, and why: bf16 where it is emulated.
+
+    >>> refuse_slow([Side("base"), Side("amp", amp=True)], lambda: 0.1)
+    {'amp': 'not measured: bf16 products have 0.10 times the speed of fp32 here'}
+    """
+    mixed = [side.name for side in sides if side.amp]
+    times = speed() if mixed else 1.0
+    if times >= LEAST_BF16:
+        return {}
+    why = f"not measured: bf16 products have {times:.2f} times the speed of fp32 here"
+    return dict.fromkeys(mixed, why)
+
+
+def bf16_speed() -> float:
+    """Return how many times as fast as in fp32 a product of matrices is in bf16, each at its best.
+
+    It runs in a process of its own: the sides are forked from one without threads.
+    """
+    here, there = Pipe(duplex=False)
+    process = os.fork()
+    if process == 0:
+        there.send([min(_product_ns(dtype)) for dtype in (torch.float32, torch.bfloat16)])
+        os._exit(0)
+    single, half = here.recv()
+    os.waitpid(process, 0)
+    return float(single / half)
+
+
+def _product_ns(dtype: torch.dtype) -> list[int]:
+    matrix = torch.ones(512, 512, dtype=dtype)
+    return timed(lambda: matrix @ matrix, 7)["step_ns"]
 
 
 @dataclass
@@ -157,7 +202,7 @@ def _usage() -> tuple[int, int]:
     return usage.ru_minflt, usage.ru_nivcsw
 
 
-def conduct(sides: dict[str, Runner], blocks: int) -> dict[str, Any]:
+def conduct(sides: dict[str, Runner], blocks: int, seconds: float = 0.0) -> dict[str, Any]:
     """Let all *sides* run in turns, forwards and backwards, the base every few; return all blocks.
 
     A block of the result is ``{"side", "block", "step_ns", ...}``, in the order of the clock.
@@ -168,8 +213,11 @@ def conduct(sides: dict[str, Runner], blocks: int) -> dict[str, Any]:
         step = min(warm.get("step_ns") or [1])
         side.steps = steps_a_turn(step / 1e9)
     errors = {name: side.error for name, side in sides.items() if side.error}
-    measured = []
-    for block in range(blocks):
+    measured: list[dict[str, Any]] = []
+    end = time.monotonic() + seconds
+    for block in itertools.count():
+        if block >= blocks and (time.monotonic() > end or is_settled(log_ratios(measured))):
+            break
         for name in turns(list(sides), block, BASE):
             side = sides[name]
             if os.getppid() != parent:
@@ -183,6 +231,23 @@ def conduct(sides: dict[str, Runner], blocks: int) -> dict[str, Any]:
             time.sleep(side.pause)
             measured.append({"side": name, "block": block, **answer})
     return {"blocks": measured, "errors": errors, "threads": torch.get_num_threads()}
+
+
+def log_ratios(measured: Sequence[dict[str, Any]]) -> list[list[float]]:
+    """Return for each changed side ln of its mean step over that of the base, round by round.
+
+    >>> turn = {"block": 0, "step_ns": [2, 2]}
+    >>> log_ratios([{**turn, "side": "base"}, {**turn, "side": "amp"}])
+    [[0.0]]
+    """
+    rounds: dict[str, dict[int, list[int]]] = {}
+    for turn in measured:
+        rounds.setdefault(turn["side"], {}).setdefault(turn["block"], []).extend(turn["step_ns"])
+    base = rounds.pop(BASE, {})
+    return [
+        [math.log(fmean(ns) / fmean(base[block])) for block, ns in side.items() if block in base]
+        for side in rounds.values()
+    ]
 
 
 if __name__ == "__main__":

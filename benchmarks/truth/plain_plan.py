@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from statistics import stdev
 from typing import TYPE_CHECKING
 
 from benchmarks.truth.spec import sides_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from benchmarks.truth.spec import DrawnJob, Side
 
 PROCESSES = 3
 """Times that each side is built and measured in a process of its own."""
 BLOCKS = 2
-"""Turns of each side in such a process."""
+"""Turns of each side in such a process, at least."""
+NOISE, MORE = 0.025, 4
+"""A process goes on until two standard errors of each ratio are less, over the rounds of as many
+processes, or until it took as many times as long as on a quiet machine."""
 BLOCK_SECONDS, FEWEST, MOST = 0.3, 1, 5
 """A turn is as many steps as take about so long, within limits."""
 WARMUP = 2
@@ -58,23 +64,47 @@ def turns(names: list[str], block: int, base: str) -> list[str]:
 
 def seconds_of(job: DrawnJob) -> float:
     """Return about how long everything of *job* takes."""
-    step = job.sizes.more.get("seconds", 0.15)
+    step = _step(job)
     sides = {side.name: step * _factor(side, job) for side in sides_of(job)}
-    timed = 0.0
-    for block in range(BLOCKS):
-        for name in turns(list(sides), block, "base"):
-            timed += sides[name] * (steps_before(sides[name]) + steps_a_turn(sides[name]))
-    plain = PROCESSES * (timed + sum(WARMUP * each + BUILDING for each in sides.values()))
+    plain = PROCESSES * (
+        timed_seconds(job) + sum(WARMUP * each + BUILDING for each in sides.values())
+    )
     recorded = RECORDING + RECORDED_STEPS * sides["base"]
     calibrated = CALIBRATING + CALIBRATED_CHANGE * len(job.changes)
     imports = (PROCESSES + 2) * IMPORTS[job.family]
     return imports + plain + recorded + calibrated + PREDICTING
 
 
+def timed_seconds(job: DrawnJob) -> float:
+    """Return about how long the rounds of one process take on a quiet machine."""
+    sides = {side.name: _step(job) * _factor(side, job) for side in sides_of(job)}
+    return sum(
+        sides[name] * (steps_before(sides[name]) + steps_a_turn(sides[name]))
+        for block in range(BLOCKS)
+        for name in turns(list(sides), block, "base")
+    )
+
+
+def is_settled(ratios: Iterable[Sequence[float]]) -> bool:
+    """Tell whether the log ratios that one process measured leave little open, of every side.
+
+    >>> is_settled([[0.5, 0.52]]), is_settled([[0.5, 0.6]]), is_settled([[0.5]])
+    (True, False, False)
+    """
+    return all(
+        len(each) > 1 and 2 * stdev(each) / (PROCESSES * len(each)) ** 0.5 <= NOISE
+        for each in ratios
+    )
+
+
+def _step(job: DrawnJob) -> float:
+    return float(job.sizes.more.get("seconds", 0.15))
+
+
 def _factor(side: Side, job: DrawnJob) -> float:
     """Return about how many times as long a step of *side* takes as one that loads nothing."""
     loading = job.batch_size * (job.load_us + 50 * job.load_rounds) / 1e6
-    share = loading / job.sizes.more.get("seconds", 0.15)
+    share = loading / _step(job)
     amp, threads = (1.4 if side.amp else 1.0), (0.6 if job.threads > 1 or side.threads else 1.0)
     again = 1.3 if side.checkpointing else 1.0
     computing = side.batch_factor * side.accumulation * amp * threads * again

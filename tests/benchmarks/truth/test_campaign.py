@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -111,6 +112,30 @@ def test_what_is_there_is_not_measured_again(
     forget([JOB], tmp_path, "record")
     assert Visit(JOB, tmp_path / "small").missing() == ["record", "calibrate"]
     assert said[0] == "out of time: the same command goes on from here"
+
+
+def test_rounds_go_on_until_ratios_settle() -> None:
+    """Two quiet rounds are enough; noisy ones end with the time that they have."""
+    from benchmarks.truth.plain import conduct
+
+    class Side:
+        """Takes 100 ns, and in turns as much more as it is noisy."""
+
+        error, pause, steps, process = "", 0.0, 0, 0
+
+        def __init__(self, noise: int) -> None:
+            self.times = itertools.cycle([100, 100 + noise])
+
+        def ask(self, _steps: int) -> dict[str, list[int]]:
+            return {"step_ns": [next(self.times)]}
+
+    quiet, noisy = (
+        conduct({"base": Side(0), "amp": Side(noise)}, 2, seconds)  # type: ignore[dict-item]
+        for noise, seconds in ((1, 60.0), (50, 0.05))
+    )
+
+    assert {block["block"] for block in quiet["blocks"]} == {0, 1}
+    assert max(block["block"] for block in noisy["blocks"]) > 2
 
 
 def test_one_thread_gets_one_core() -> None:
