@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foretrace import edit, testing, whatif
+    from foretrace.analysis.difference.difference import Difference, diff
     from foretrace.analysis.prediction import Prediction, predict
     from foretrace.analysis.scenario_sweep import predict_many
     from foretrace.analysis.sensitivity import sensitivity
@@ -78,6 +79,8 @@ _HOMES = {
     "compare": "analysis.validation",
     "Validation": "analysis.validation",
     "sensitivity": "analysis.sensitivity",
+    "diff": "analysis.difference.difference",
+    "Difference": "analysis.difference.difference",
     "export_timeline": "export.chrome",
     "figure": "report.plot",
     "WhatIf": "transforms.scenario",
@@ -128,6 +131,8 @@ __all__ = [  # noqa: RUF022 - in the order of the pipeline
     "compare",
     "Validation",
     "sensitivity",
+    "diff",
+    "Difference",
     "export_timeline",
     "figure",
     "WhatIf",

@@ -15,6 +15,7 @@ import typer
 from foretrace.cli.advise import advise, explain, sensitivity
 from foretrace.cli.batch import batch, compare
 from foretrace.cli.calibrate import calibrate
+from foretrace.cli.diff import diff
 from foretrace.cli.failure import INTERRUPTED, exit_code, interrupt, open_nowhere
 from foretrace.cli.import_nccl_tests import import_nccl_tests
 from foretrace.cli.job.app import app as job
@@ -88,6 +89,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "advise": advise,
     "explain": explain,
     "sensitivity": sensitivity,
+    "diff": diff,
     "batch": batch,
     "compare": compare,
     "calibrate": calibrate,

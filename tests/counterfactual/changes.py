@@ -105,7 +105,7 @@ class FasterHost:
         if loader is not None:
             batch, handover = loader.batch_ns / self.speedup, loader.handover_ns / self.speedup
             loader = replace(loader, batch_ns=round(batch), handover_ns=round(handover))
-        step = _mapped(program.step, shorter)
+        step = mapped(program.step, shorter)
         return replace(program, step=step, machine=machine, loader=loader)
 
 
@@ -185,7 +185,7 @@ class Network:
                 return replace(operation, transfer_ns=round(operation.transfer_ns / self.bandwidth))
             return operation
 
-        return replace(program, step=_mapped(program.step, sooner))
+        return replace(program, step=mapped(program.step, sooner))
 
 
 Change = FasterKernels | ReplaceKernel | FasterHost | RemoveSync | Workers | Network
@@ -203,7 +203,7 @@ def _with_names(program: Program, pattern: str, edit: Callable[[Any], Any]) -> P
         is_task = isinstance(operation, Launch | Memset | Collective | Copy)
         return edit(operation) if is_task and re.search(pattern, operation.name) else operation
 
-    return replace(program, step=_mapped(program.step, edited))
+    return replace(program, step=mapped(program.step, edited))
 
 
 def _scaled(task: Any, factor: float) -> Any:
@@ -214,9 +214,10 @@ def _scaled(task: Any, factor: float) -> Any:
     return replace(task, ns=max(round(task.ns * factor), 1))
 
 
-def _mapped(step: tuple[Any, ...], edit: Callable[[Any], Any]) -> tuple[Any, ...]:
+def mapped(step: tuple[Any, ...], edit: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return *step* with every operation edited, those of ranges included."""
     return tuple(
-        replace(operation, body=_mapped(operation.body, edit))
+        replace(operation, body=mapped(operation.body, edit))
         if isinstance(operation, Range | Backward)
         else edit(operation)
         for operation in step
