@@ -53,9 +53,9 @@ def slower_host(program: Program, times: float) -> Program:
 def slower_loader(program: Program, times: float) -> Program | None:
     """Let a batch take longer to make."""
     loader = program.loader
-    return loader and replace(
-        program, loader=replace(loader, batch_ns=round(loader.batch_ns * times))
-    )
+    if loader is None:
+        return None
+    return replace(program, loader=replace(loader, batch_ns=round(loader.batch_ns * times)))
 
 
 def slower_network(program: Program, times: float) -> Program | None:
