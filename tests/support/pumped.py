@@ -116,24 +116,29 @@ def _sample(parsed: Any, branch: int) -> str:
 def _characters(parsed: Any) -> Iterator[str]:
     """Give a character for each class and literal of a pattern."""
     for operation, argument in parsed:
-        name = str(operation)
-        if name in ("LITERAL", "RANGE"):
-            yield chr(argument if name == "LITERAL" else argument[0])
-        elif name == "CATEGORY":
-            yield CLASSES.get(str(argument), "a")
-        elif name == "ANY":
-            yield '"'
-        elif name in ("NOT_LITERAL", "NEGATE"):
-            yield "z"
-        elif name == "IN":
-            yield from _characters(argument)
-        elif name in REPEATS:
-            yield from _characters(argument[2])
-        elif name in GROUPS:
-            yield from _characters(argument[-1] if name == "SUBPATTERN" else argument)
-        elif name == "BRANCH":
-            for each in argument[1]:
-                yield from _characters(each)
+        match str(operation):
+            case "LITERAL":
+                yield chr(argument)
+            case "RANGE":
+                yield chr(argument[0])
+            case "CATEGORY":
+                yield CLASSES.get(str(argument), "a")
+            case "ANY" | "NOT_LITERAL" | "NEGATE" as name:
+                yield '"' if name == "ANY" else "z"
+            case _:
+                for each in _inner(str(operation), argument):
+                    yield from _characters(each)
+
+
+def _inner(name: str, argument: Any) -> list[Any]:
+    """Return the patterns inside one part of a pattern."""
+    if name in REPEATS:
+        return [argument[2]]
+    if name == "BRANCH":
+        return list(argument[1])
+    if name in GROUPS:
+        return [argument[-1] if name == "SUBPATTERN" else argument]
+    return [argument] if name == "IN" else []
 
 
 def main() -> None:
