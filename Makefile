@@ -48,10 +48,12 @@ $(OLDEST)/installed: pyproject.toml tests/support/lower_bounds.py
 	  --constraint $(OLDEST)/lower-bounds.txt --editable ".[$(EXTRAS)]"
 	@touch $@
 
-$(NEWEST)/installed: pyproject.toml
+# Torch alone stays as pinned: the newest one may bring gigabytes for a GPU.
+$(NEWEST)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(NEWEST)
+	grep '^torch==' constraints.txt > $(NEWEST)/torch.txt
 	$(NEWEST)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade \
-	  --upgrade-strategy eager --editable ".[$(EXTRAS)]"
+	  --upgrade-strategy eager --constraint $(NEWEST)/torch.txt --editable ".[$(EXTRAS)]"
 	@touch $@
 
 lint: $(VENV)/installed-test

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LONGEST = 8_192
 """Characters of a what-if."""
-_WHATIF = re.compile(r"\s*([A-Za-z_]\w*)\s*(\(.*\)\s*)?", re.DOTALL)
+_WHATIF = re.compile(r"^\s*([A-Za-z_]\w*)\s*(\(.*\)\s*)?", re.DOTALL)
 
 
 def parse_foreign_scenario(texts: Sequence[str]) -> Scenario:

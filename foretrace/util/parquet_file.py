@@ -81,10 +81,7 @@ def _open(source: Path | bytes) -> pq.ParquetFile:
     given = pa.BufferReader(source) if isinstance(source, bytes) else str(source)
     most = METADATA_BYTES.allowed()
     plain = pq.ParquetFile(given, memory_map=True, thrift_string_size_limit=most)
-    fields = plain.schema_arrow
-    texts = [
-        f.name for f in fields if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)
-    ]
+    texts = [field.name for field in plain.schema_arrow if _is_text(field.type)]
     if not 0 < len(texts) <= MOST_COLUMNS:
         return plain
     return pq.ParquetFile(
@@ -120,8 +117,14 @@ def _check_flat(
         kind = schema.field(name).type
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         plain = pa.types.is_primitive(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
-        if not (plain or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if not (plain or _is_text(kind)):
             raise error(f"{where}: column {name!r} is {str(kind)[:60]}, no number and no text")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _check_texts(table: pa.Table, where: str, size: int, error: type[ForetraceError]) -> None:
@@ -129,15 +132,15 @@ def _check_texts(table: pa.Table, where: str, size: int, error: type[ForetraceEr
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    total = 0
-    for column in table.columns:
-        for chunk in column.chunks:
-            if not pa.types.is_dictionary(chunk.type) or not len(chunk):
-                continue
-            if not pa.types.is_string(chunk.dictionary.type):
-                continue
-            lengths = pc.binary_length(chunk.dictionary).take(chunk.indices)
-            total += pc.sum(lengths).as_py() or 0
+    texts = [
+        (chunk, pc.binary_length(chunk.dictionary))
+        for column in table.columns
+        for chunk in column.chunks
+        if pa.types.is_dictionary(chunk.type) and _is_text(chunk.type.value_type)
+    ]
+    total = sum(len(chunk) * (pc.max(lengths).as_py() or 0) for chunk, lengths in texts)
+    if total > TABLE_BYTES.allowed(size):  # only then is it worth knowing for sure
+        total = sum(pc.sum(lengths.take(chunk.indices)).as_py() or 0 for chunk, lengths in texts)
     TABLE_BYTES.check(total, where, error, on_disk=size)
 
 

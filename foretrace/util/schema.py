@@ -97,11 +97,11 @@ def require(
     frame: pd.DataFrame, columns: Sequence[Column], error: type[ForetraceError], what: str
 ) -> None:
     """Raise *error* unless *frame* has *columns* with their dtypes."""
+    dtypes = dict(zip(frame.columns, frame.dtypes.array, strict=True))
     for column in columns:
-        if column.name not in frame:
+        if column.name not in dtypes:
             raise error(f"{what} lacks the column {column.name!r}")
-        if str(frame[column.name].dtype) != column.dtype:
-            dtype = frame[column.name].dtype
+        if (dtype := dtypes[column.name]) != column.dtype:
             raise error(f"{what}: column {column.name!r} is {dtype}, expected {column.dtype}")
 
 

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 MOST_PARTS = 64
 """Of a dotted key; reading one takes the square of its parts."""
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
+_STRING = re.compile(
+    r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\\?\Z)'
+    r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\[^\n])*+["\\]?'
+    r"|'[^'\n]*+'?|#[^\n]*",
+    re.DOTALL,
+)
+"""Of TOML, and comments; one that does not end goes to the end, where reading stops as well."""
 _DOTTED = re.compile(r"[\w-]+(?:[ \t]*\.[ \t]*[\w-]+)*")
 
 

@@ -29,7 +29,7 @@ KERNEL, MEMCPY, MEMSET, COLLECTIVE, P2P = (
 )
 _COLLECTIVE = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
 _STREAM_BITS = 40
-_P2P = re.compile(r"(nccl|rccl).*send_?recv", re.IGNORECASE)
+_P2P = re.compile(r"^(?>.*?[nr]ccl).*send_?recv", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _DIGITS = re.compile(r"\d+")
-_TRACED = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*$")
+_TRACED = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)
 """What `torch.autograd.profiler.emit_nvtx` appends to the name of every range it makes."""
 _OPERATOR = re.compile(r"^\w+::")
 _MARKERS = (
@@ -32,7 +32,7 @@ _MARKERS = (
     (
         "step range",
         re.compile(
-            r"^(\[pl\]\[profile\])?[\W_]*(epoch[\W_]*#[\W_]*)?((global|run|train(ing)?)[\W_]*)*"
+            r"^(\[pl\]\[profile\])?[\W_]*+(epoch(?>[\W_]*?#)[\W_]*+)?((global|run|train(ing)?)[\W_]*)*"
             r"(step|iteration|iter|batch)[\W_]*$",
             re.IGNORECASE,
         ),

@@ -12,7 +12,7 @@ from foretrace.tracer.readers.columns import LATEST_NS
 from foretrace.tracer.trace import EVENT_KINDS, Trace
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from numpy.typing import NDArray
 
 QUANTITIES = ("flops", "blocks_per_sm", "bytes")
 
@@ -27,19 +27,19 @@ def check_events(trace: Trace, source: str) -> Trace:
         metadata does not name.
     """
     events = trace.events
-    kinds = events["kind"].cat.categories
-    unknown = [str(kind) for kind in kinds if kind not in EVENT_KINDS]
-    if unknown or events["kind"].isna().any():
+    kind = events["kind"].array
+    unknown = [str(each) for each in kind.categories if each not in EVENT_KINDS]
+    if unknown or (kind.codes < 0).any():
         named = repr(unknown[0][:40]) if unknown else "missing"
         raise TraceError(f"{source}: the kind of an event is {named}; import it again")
-    if events["name"].isna().any():
+    if (events["name"].array.codes < 0).any():
         raise TraceError(f"{source}: an event has no name; import it again")
-    for column in ("start_ns", "duration_ns"):
-        times = events[column].to_numpy()
+    rank, start, length = (events[name].to_numpy() for name in ("rank", "start_ns", "duration_ns"))
+    for column, times in (("start_ns", start), ("duration_ns", length)):
         if len(times) and not 0 <= times.min() <= times.max() <= LATEST_NS:
             raise TraceError(f"{source}: column {column!r} holds a time that cannot be")
-    ranks = np.bincount(np.maximum(events["rank"].to_numpy(), -1) + 1).nonzero()[0] - 1
-    if not np.isin(ranks, trace.meta.ranks).all():
+    ranks = np.bincount(np.maximum(rank, -1) + 1).nonzero()[0] - 1
+    if not set(ranks.tolist()) <= set(trace.meta.ranks):
         raise TraceError(f"{source}: an event is of a rank that the file does not name")
     mended = {}
     for column in QUANTITIES:
@@ -49,16 +49,15 @@ def check_events(trace: Trace, source: str) -> Trace:
             mended[column] = np.where(wrong, np.nan, values)
     if mended:
         events = events.assign(**mended)
-    if not _is_in_order(events):
-        keys = (-events["duration_ns"].to_numpy(), events["start_ns"].to_numpy())
-        order = np.lexsort((*keys, events["rank"].to_numpy()))
-        events = events.iloc[order].reset_index(drop=True)
+    if not _is_in_order(rank, start, length):
+        events = events.iloc[np.lexsort((-length, start, rank))].reset_index(drop=True)
     return trace if events is trace.events else replace(trace, events=events)
 
 
-def _is_in_order(events: pd.DataFrame) -> bool:
-    """Tell whether *events* are in order of rank, start, and the longest first."""
-    rank, start, length = (events[name].to_numpy() for name in ("rank", "start_ns", "duration_ns"))
+def _is_in_order(
+    rank: NDArray[np.int64], start: NDArray[np.int64], length: NDArray[np.int64]
+) -> bool:
+    """Tell whether events are in order of *rank*, *start*, and the longest first."""
     later = start[1:] > start[:-1]
     later |= (start[1:] == start[:-1]) & (length[1:] <= length[:-1])
     return bool(((rank[1:] > rank[:-1]) | (rank[1:] == rank[:-1]) & later).all())

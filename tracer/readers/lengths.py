@@ -20,8 +20,8 @@ OVERLAP_NS = 20_000
 Streams run in order. Rounding, and kernels that begin while the one before them drains, overlapped
 by 4 µs at most in the recordings at hand; branches of CUDA graphs overlap by any length.
 """
-DEVICE_SYNC = re.compile(r"[a-z]+(Device|Ctx)Synchronize")
-STREAM_SYNC = re.compile(r"[a-z]+StreamSynchronize")
+DEVICE_SYNC = re.compile(r"^[a-z]+(Device|Ctx)Synchronize")
+STREAM_SYNC = re.compile(r"^[a-z]+StreamSynchronize")
 """Waits for all that its device does where that has one stream; else the call names none."""
 JUST_NS = 2_000
 """A synchronisation that begins so little before a launch call ends still waits for it."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DEVICE_TASKS = ("kernel", "memcpy", "memset")
 LAUNCH = re.compile(
-    r"Launch|Mem(cpy|set)\w*Async|^(ur|pi)Enqueue(USM|Mem)|^piextUSMEnqueueMem"
+    r"Launch|Mem(cpy|set)\w{0,40}Async|^(ur|pi)Enqueue(USM|Mem)|^piextUSMEnqueueMem"
     r"|^zeCommandListAppendMemory"
 )
 RANK_SHIFT = 48

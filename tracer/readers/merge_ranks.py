@@ -24,7 +24,9 @@ from foretrace.util.schema import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-DEVICE_COLLECTIVE = re.compile(r"(nccl|rccl|oneccl).*(Kernel|_)", re.IGNORECASE)
+DEVICE_COLLECTIVE = re.compile(
+    r"^(?>.*?(?:nccl|rccl|oneccl)).*(?:Kernel|_)", re.IGNORECASE | re.DOTALL
+)
 HOST_COLLECTIVE = re.compile(r"(gloo|mpi|nccl|ucc):", re.IGNORECASE)
 ALL_TO_ALL = re.compile(r"all_?(to|2)_?all", re.IGNORECASE)
 """NCCL runs an all-to-all as sends and receives; where there is one, those are collectives."""

@@ -148,7 +148,6 @@ def read_parquet(path: Path) -> Trace:
         raise TraceError(
             f"{path.name}: damaged Parquet file ({reason}); import it again"
         ) from error
-    require(events, EVENT_COLUMNS, TraceError, path.name)
     return check_events(Trace(events, meta), path.name)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 BURST = re.compile(r"burst\s+(\d{1,9}(?:\.\d{1,9})?)\s*([KMG]?)(i?)B", re.IGNORECASE)
-RATE = re.compile(r"\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.IGNORECASE)
+RATE = re.compile(r"^\s*([\d.]+)\s*([KMGT])(bps|bits?(/s)?|b/s|B/s|Bps)\s*", re.IGNORECASE)
 SCALE = {"k": 1e-6, "m": 1e-3, "g": 1.0, "t": 1e3}
 
 

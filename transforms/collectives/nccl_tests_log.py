@@ -36,10 +36,11 @@ PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\]<std(?:out|err)>:|\d+:\s)")
 """What mpirun --tag-output and srun --label put before each line."""
 TEST = re.compile(r"\b([a-z_]+)_perf")
 RANK = re.compile(
-    r"#\s*Rank\s+(\d+)\b.*?\bPid\s+\d+\s+on\s+(\S*?)\s*device\s+\d+\s+\[[^\]]*\]\s+(\S.*?)\s*$"
+    r"^(?>.*?#\s*Rank\s+(\d+)\b)(?>.*?\bPid\s+\d+\s+on\s+)(\S*?)\s*+device\s+\d+\s+\[[^\]]*\]"
+    r"\s+(\S.*)"
 )
 HEADER = re.compile(r"#\s+size\s+count\b")
-DATA = re.compile(r"\s*\d+\s+\d+\s+[a-z]")
+DATA = re.compile(r"^\s*\d+\s+\d+\s+[a-z]")
 MOST_BYTES = 1 << 28
 CONSISTENT, WORTH_CHECKING = 0.05, 1.0
 """The bandwidth printed must match size / time (share), where it is at least so many GB/s."""
@@ -131,7 +132,7 @@ def _tests(text: str, path: Path) -> Iterator[_Test]:
         elif rank := RANK.search(line):
             test.ranks.add(int(rank[1]))
             test.hosts.add(rank[2])
-            test.device = rank[3]
+            test.device = rank[3].rstrip()
         elif HEADER.search(line):
             words = line.replace("#wrong", "wrong").lstrip("# ").split()
             test.block = len(words) - words.index("time") if "time" in words else 0
@@ -231,7 +232,7 @@ def _device(recorded: str) -> str:
 
 def _vtrain(text: str, path: Path, topology: str) -> TestsLog:
     """Read size, count, type and twice time in ns and bus bandwidth; the rest is in the name."""
-    named = re.search(r"(?:(a100|v100)_allreduce_)?(\d+)gpu", path.name, re.IGNORECASE)
+    named = re.search(r"(?:(a100|v100)_allreduce_)?(?<!\d)(\d+)gpu", path.name, re.IGNORECASE)
     if not named:
         raise TraceError(f"{path}: its name does not say how many GPUs: expected a100_..._4gpu...")
     device = {"a100": "A100-SXM4-40GB", "v100": "V100-SXM2"}.get((named[1] or "").lower(), "")

@@ -44,7 +44,7 @@ SUMMARY = "train_runtime"
 """Trainers of transformers end their log with a mean over all of it, beside this."""
 BARE = ("step", "loss")
 """Columns of a table that names none; one of a single column is the loss."""
-_NUMBER = r"([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\b)"
+_NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)\b)"
 _IS = r"['\"]?\s*(?:(?:is|=|:|,|\()\s*)?(?:['\"]\s*)?"
 _OTHERS = "".join(
     rf"(?<!{name}[ /])"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HOUR = 3_600.0
 UNITS = (("d", 86_400.0), ("h", HOUR), ("min", 60.0), ("s", 0.0))
-TIME = re.compile(r"(\d+\.?\d*|\.\d+)\s*(s|min|h|d|days?)")
+TIME = re.compile(r"^(\d+(?:\.\d*)?|\.\d+)\s*(s|min|h|d|days?)")
 IN_SECONDS = {"s": 1.0, "m": 60.0, "h": HOUR, "d": 86_400.0}
 
 

@@ -248,7 +248,7 @@ def _name_copies(values: dict[str, Any], rows: np.ndarray, kinds: list[Any]) -> 
 
 
 def _direction(name: str) -> str:
-    match = re.search(r"(Host|Device)\w*?To(Host|Device)", name)
+    match = re.search(r"(Host|Device)\w{0,20}?To(Host|Device)", name)
     return f"{match[1][0]}to{match[2][0]}" if match else "Unknown"
 
 

@@ -41,7 +41,7 @@ KIND_OF_CATEGORY = {
     "Memcpy": "memcpy",
     "Memset": "memset",
 }
-CALL_CATEGORY = re.compile(r"\w+_(runtime|driver)$")
+CALL_CATEGORY = re.compile(r"^\w+_(runtime|driver)$")
 """cuda_runtime and cuda_driver; xpu_runtime, mtia_runtime and whatever comes next."""
 NOT_WORK = ("Trace", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "collective_comm",
             "external_correlation")  # fmt: skip

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 ON_DEVICE = ("kernel", "memcpy", "memset", "sync", "gpu_annotation")
-LABEL = re.compile(r"\[[^\]]+\]|\D*?rank\W?\d+", re.IGNORECASE)
+LABEL = re.compile(r"^(?:\[[^\]]+\]|\D*?rank\W?\d+)", re.IGNORECASE)
 """What merging tools put before the process id: "[TP00] 4000", "rank 3: 4000"."""
 NUMBER = re.compile(r"(?<!\d)\d{1,4}(?!\d)")
 MOST = np.iinfo(np.int16).max

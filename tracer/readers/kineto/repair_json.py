@@ -14,7 +14,8 @@ REPLACEMENT = "\ufffd"
 CONTROL = re.compile(r"[\x00-\x1f]")
 ESCAPE = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
-STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+"""One that is cut off goes to the end: from each quote in it the rest would be looked at again."""
 NO_NUMBER = re.compile(
     STRING.pattern + r"|(?<=[:,\[\s])[-+]?(?:inf(?:inity)?|nan(?:\(\w*\))?|\d\.#\w+)(?=\s*[,\]}])",
     re.DOTALL | re.IGNORECASE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ TOLERANCE_NS = 50_000
 MIN_WITNESSES = 3
 LOST_BELOW = 0.6
 """A step is lost when less than this share of the usual launches has a device task."""
-STEP_NAME = re.compile(r"^(.*?)[ #_]*\d+$")
 MIN_STEPS = 3
 
 
@@ -82,8 +80,10 @@ def lost_steps(values: dict[str, Any], tally: Tally) -> list[str]:
 def _steps(values: dict[str, Any]) -> np.ndarray:
     """Return the rows of the numbered range that occurs most often, by start."""
     names = values["name"]
-    stems = [STEP_NAME.match(n) for n in names.categories]
-    stem = [m[1].lower() if m else "" for m in stems]
-    is_step = np.array(["step" in s or "iter" in s for s in stem], bool)
+    is_step = np.array([_is_numbered_step(name) for name in names.categories], bool)
     rows = np.flatnonzero(is_kind(values, "annotation") & is_step[names.codes])
     return rows[np.argsort(values["start_ns"][rows], kind="stable")]
+
+
+def _is_numbered_step(name: str) -> bool:
+    return name[-1:].isdigit() and any(word in name.lower() for word in ("step", "iter"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEAD, TAIL, FIRST = 0, 1, 2
 """Numbers of parts: before the first forward task, after the last backward task, and the passes: of
 piece q `FIRST` + 2q forward and `FIRST` + 2q + 1 backward."""
-NUMBERED = re.compile(r"(?:[^.]+\.)*?\d+(?=\.|$)")
+NUMBERED = re.compile(r"^(?:[^.]+\.)*?\d+(?=\.|$)")
 """A path up to its first numbered module: one layer of a list or a sequence."""
 
 
