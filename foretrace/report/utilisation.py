@@ -10,6 +10,7 @@ from foretrace.report.text_layout import Blocks, aside, fact_table, heading, tab
 if TYPE_CHECKING:
     from foretrace.analysis.utilisation import ClassRate, Utilisation
 
+FLOP = (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6))
 LEAST_SHARE = 0.005
 """Of the kernels' time; shorter classes are not shown in text."""
 
@@ -70,8 +71,8 @@ def _facts(used: Utilisation, decimals: int) -> list[tuple[str, str, str]]:
         )
         facts.append(("exposed", duration(used.exposed_ns, decimals), beside))
     if used.model_flops is not None:
-        rate = f"of the model: {used.tflops:,.4g} TFLOP/s"
-        facts.append(("operations", f"{used.model_flops / 1e12:,.4g} TFLOP", rate))
+        per_second = _flop(used.model_flops / used.step_ns * 1e9)
+        facts.append(("operations", _flop(used.model_flops), f"of the model: {per_second}/s"))
     if used.mfu is not None and used.hfu is not None:
         again = f"; HFU {share(used.hfu)} with what is computed again" if used.again_flops else ""
         facts.append(
@@ -100,6 +101,16 @@ def _reached(rate: float | None, peak: float | None) -> tuple[str, str]:
     if rate is None:
         return "", ""
     return f"{rate:,.4g}", share(rate / peak) if peak else ""
+
+
+def _flop(count: float) -> str:
+    """Return operations in the unit that suits their number.
+
+    >>> _flop(34.65e12), _flop(53.77e6)
+    ('34.65 TFLOP', '53.77 MFLOP')
+    """
+    unit, factor = next(((u, f) for u, f in FLOP if count >= f), FLOP[-1])
+    return f"{count / factor:,.4g} {unit}"
 
 
 def _percent(part: float | None) -> float | None:

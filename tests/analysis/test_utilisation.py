@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,11 +77,14 @@ def test_a_step_by_hand() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said_and_nothing_guessed(
-    changes: dict[str, object], missing: str
-) -> None:
+def test_what_is_missing_is_said_and_nothing_guessed(changes: dict[str, Any], missing: str) -> None:
     """No shapes, or a device that is not in the table."""
-    given = {"operators": PRODUCT, "meta": A100, "columns": {"operator": [1]}, **changes}
+    given: dict[str, Any] = {
+        "operators": PRODUCT,
+        "meta": A100,
+        "columns": {"operator": [1]},
+        **changes,
+    }
     if given["operators"] is None:
         del given["columns"], given["operators"]
     used = utilise(literal([("sgemm", "kernel", 0, 2_000, "forward")], **given), 10_000)

@@ -42,8 +42,8 @@ def parameter_bytes(graph: Graph) -> float:
         return float(recorded + buffers)
     if gradients := _gradient_bytes(graph):
         return gradients
-    if not is_in(graph.tasks["phase"], "backward").any():
-        return _weight_bytes(graph)
+    if not is_in(graph.tasks["phase"], "backward").any() and (weights := _weight_bytes(graph)):
+        return weights
     device = hardware(graph)
     if device is None or device.memory_gbps is None:
         return 0.0
