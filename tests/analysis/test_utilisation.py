@@ -206,9 +206,9 @@ def test_vgg13_on_an_h100() -> None:
 
 
 def test_qwen_on_an_h100() -> None:
-    """16 sequences of 559 tokens forward in bf16: 6.01 TFLOP in 47 ms, 12.9 % of 989 TFLOP/s.
+    """16 sequences of 559 tokens in bf16: 6.01 TFLOP in 47 ms, 12.9 % of 989 TFLOP/s.
 
-    By the formula of PaLM's appendix B, forward alone: 2 N for each token, and 4 L S d for attention
+    By PaLM, appendix B, forward alone: 2 N for each token, and 4 L S d for attention
     in full. N counts what is multiplied with: 24 layers of 1,024 with 2,816 between, no embedding.
     """
     name = "tracelens/infer_qwen1.5-0.5b_h100.json.gz"
