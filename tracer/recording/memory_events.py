@@ -39,7 +39,7 @@ def _clocks(pairs: Sequence[Pair]) -> dict[Any, tuple[np.ndarray, np.ndarray]]:
     for event, twin in pairs:
         if twin is not None:
             ends = (twin["ts"] + twin["dur"], event["ts"] + event["dur"])
-            stamps.setdefault(twin["tid"], []).extend([(twin["ts"], event["ts"]), ends])
+            stamps.setdefault(twin.get("tid"), []).extend([(twin["ts"], event["ts"]), ends])
     clocks = {}
     for thread, both in stamps.items():
         there, here = (np.sort(np.array(times)) for times in zip(*both, strict=True))
