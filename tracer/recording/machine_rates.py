@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from foretrace.tracer.child_process import end_with
-from foretrace.tracer.recording.matmul_probe import product_rates
+from foretrace.tracer.recording.matmul_probe import product_rates, significant
 from foretrace.tracer.timing import quick_ns
 
 LARGE_BYTES = 64 << 20
@@ -40,7 +40,7 @@ def measure_rates() -> dict[str, Any]:
         "update_gbps": _update_gbps(),
     }
     return {
-        **{name: round(rate, 2) for name, rate in rates.items()},
+        **{name: significant(rate) for name, rate in rates.items()},
         "products": product_rates(),
     }
 

@@ -54,9 +54,18 @@ def product_rates() -> dict[str, dict[str, list[list[float]]]]:
         rate = flops / quick_ns(_attention(dtype))
         rates.setdefault("attention", {})[precision] = [[sequence, rate]]
     return {
-        kind: {p: [[size, round(rate, 3)] for size, rate in found] for p, found in by.items()}
+        kind: {p: [[size, significant(rate)] for size, rate in found] for p, found in by.items()}
         for kind, by in rates.items()
     }
+
+
+def significant(rate: float) -> float:
+    """Return *rate* to four digits, which leaves the slowest emulated product above zero.
+
+    >>> significant(123.456), significant(0.000123456)
+    (123.5, 0.0001235)
+    """
+    return float(f"{rate:.4g}")
 
 
 def _products(rows: int, side: int, dtype: Any) -> dict[str, Callable[[], object]]:
