@@ -60,6 +60,12 @@ BASES = {
 """What a row's "before" already has, by the name that the table gives it."""
 
 
+BASE_TRACES = {
+    "h": "hta/resnet50_ddp_v100_ws1_rank0",
+    "k4": "kineto-tb-plugin/resnet50_v100_nw4_2021-06_runB",
+    "g": "triosim/vgg13_h100_bs512_adam_iter41",
+}
+"""The trace that such a name begins with."""
 ASKED = {
     "T067": "batch_size(n=256, recorded=32) + amp(dtype='fp16') + "
     "ddp(workers=8, cluster='dgx-1v', gradient_mb=102.2) relative to [h_b256_amp]",
@@ -129,7 +135,7 @@ def run_published(
     with table.open(encoding="utf-8") as file:
         listed = [row for row in csv.DictReader(file, delimiter="\t") if only(row["id"])]
     asker = _Asker(traces)
-    files = [_find_trace(row["matches_trace"], traces) for row in listed]
+    files = [_find_trace(_base_trace(row) or row["matches_trace"], traces) for row in listed]
     order = sorted(range(len(listed)), key=lambda at: str(files[at]))  # each is read once
     rows = {at: asker.ask(listed[at], files[at]) for at in order}
     return [rows[at] for at in range(len(listed))]
@@ -215,6 +221,12 @@ def find_group(closeness: str) -> str:
     'The same job on newer software'
     """
     return next((group for words, group in GROUPS if words in closeness), REST)
+
+
+def _base_trace(row: dict[str, str]) -> str | None:
+    """Return the trace of what the row's "before" has already; ``None`` where it has nothing."""
+    _, _, base = ASKED.get(row["id"], row["whatif"]).partition(" relative to ")
+    return BASE_TRACES[base.strip("[]").partition("_")[0]] if base else None
 
 
 def _find_trace(text: str, traces: Path) -> Path | None:
