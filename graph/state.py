@@ -198,6 +198,10 @@ class JobState:
         default=None,
         metadata=_says("what `amp` moved products to; their kernels keep their fp32 names"),
     )
+    tf32: tuple[str, ...] = field(
+        default=(),
+        metadata=_says("classes of fp32 kernels moved to TF32 by a what-if; they keep their names"),
+    )
     kept_activations: tuple[tuple[tuple[str, ...], float], ...] = field(
         default=(),
         metadata=_says("what what-ifs did to the activations: kinds (none: all) and factor"),

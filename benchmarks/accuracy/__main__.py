@@ -18,6 +18,8 @@ from benchmarks.accuracy.interval_coverage import judge, leave_out
 from benchmarks.accuracy.observations import observe_pairs, read_truth
 from benchmarks.accuracy.page import judged, page
 from benchmarks.accuracy.plot import draw_accuracy
+from benchmarks.accuracy.published import run_published
+from benchmarks.accuracy.published_page import published_page
 from benchmarks.accuracy.scale_fit import fit_scales
 from benchmarks.accuracy.study import read_list, run_study
 from foretrace.analysis.validated_errors import HARDWARE, TABLE
@@ -37,6 +39,7 @@ PAGE = ROOT / "docs" / "accuracy.md"
 SHORT = ROOT / "docs" / "how-far-off.md"
 TRUTH = ROOT / "traces" / "truth" / "truth.parquet"
 PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
+PUBLISHED = ROOT / "docs" / "accuracy-published.md"
 DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
 ERRORS = ROOT / "foretrace" / "analysis" / TABLE
@@ -60,6 +63,7 @@ def main() -> None:
     draw_accuracy(judged(study.pairs), PICTURE)
     write_atomically(DISTRIBUTED, distributed_page(distributed, cells).encode())
     write_atomically(README, quote(README.read_text("utf-8"), text).encode())
+    write_published(ROOT / listed["published"], ROOT / listed["shared"])
     sys.stdout.write(
         f"wrote {SHORT.name}, {PAGE.name}, {DISTRIBUTED.name} and {TABLE}: "
         f"{len(study.pairs)} pairs, {len(distributed.cells)} cells\n"
@@ -74,6 +78,15 @@ def judge_cells(study: Distributed, scales: Mapping[str, ErrorScale]) -> list[Ju
         if each.on in scales
         for judged in judge([each], scales[each.on])
     ]
+
+
+def write_published(table: Path, traces: Path) -> None:
+    """Rewrite the page of published measurements, or say why it stays as it is."""
+    if not (table.is_file() and traces.is_dir()):
+        sys.stdout.write(f"left {PUBLISHED.name} alone: no {table} or no {traces} here\n")
+        return
+    write_atomically(PUBLISHED, published_page(run_published(table, traces)).encode())
+    sys.stdout.write(f"wrote {PUBLISHED.name}\n")
 
 
 def join_tables(table: Table, more: Table) -> Table:

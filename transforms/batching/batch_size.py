@@ -43,6 +43,8 @@ LONG_STRETCH_NS = 300_000
 LEAST_STRETCHES = 0.03
 """Share of a step below which such stretches do not matter."""
 
+INSIDE_LOOP = "(?i)wgrad|reduce"
+"""Kernels that loop over the samples: their grids are those of weights."""
 FIXED_CLASSES = ("collective", "optimizer")
 SEQUENCE = 3
 """Dimensions of a tensor of sequences: words come before the samples, or after them."""
@@ -119,7 +121,10 @@ def _by_rule(graph: Graph, n: int, before: int) -> Graph:
     """Return *graph* grown to *n* samples, as calibrated, or by the rule of its device."""
     ratio = n / before
     loaded = _in_proportion(graph, ratio)
-    rule = _device(loaded, ratio) if has_device(graph) else growth_on_host(loaded, ratio, before)
+    if has_device(graph):
+        loaded, rule = _grow_grids(loaded, ratio), _device(loaded, ratio)
+    else:
+        rule = growth_on_host(loaded, ratio, before)
     return apply_measured(loaded, partial(batch_size, n=n), rest=rule) or scale(
         loaded, np.ones(len(rule), bool), rule, cost="roofline"
     )
@@ -229,11 +234,22 @@ def _device(graph: Graph, ratio: float) -> Floats:
     return np.where(kernels | copies, new / np.maximum(work, 1), 1.0)
 
 
+def _grow_grids(graph: Graph, ratio: float) -> Graph:
+    """Return *graph*, whose kernels have more blocks where these follow the samples.
+
+    Gradients of weights sum over the samples inside a block.
+    """
+    tasks = graph.tasks
+    follows = is_in(tasks["phase"], "forward", "backward") & ~matches(tasks["name"], INSIDE_LOOP)
+    blocks, fill = (tasks[column].to_numpy() for column in ("blocks", "fill"))
+    more = np.where(blocks > 0, np.maximum(np.rint(blocks * ratio), 1), blocks)
+    grown = {"blocks": np.where(follows, more, blocks).astype(blocks.dtype)}
+    return replace(graph, tasks=tasks.assign(**grown, fill=fill * np.where(follows, ratio, 1.0)))
+
+
 def _fills_by_batch(graph: Graph) -> npt.NDArray[np.bool_]:
     """Return the kernels whose grid, and not the loop inside, grows with the batch."""
-    return is_in(graph.tasks["phase"], "forward") & ~matches(
-        graph.tasks["name"], "(?i)wgrad|reduce"
-    )
+    return is_in(graph.tasks["phase"], "forward") & ~matches(graph.tasks["name"], INSIDE_LOOP)
 
 
 def _waves(fill: Floats, ratio: float) -> Floats:

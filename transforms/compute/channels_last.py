@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
 from foretrace.graph.state import Doubt
+from foretrace.transforms.compute import layout_on_device
 from foretrace.transforms.compute.layout_factors import layout_factors
-from foretrace.transforms.costs.kernel_names import classes
+from foretrace.transforms.costs.kernels import Kernels
 from foretrace.transforms.costs.operators import task_operator_classes
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.primitives import scale
@@ -38,12 +39,16 @@ def channels_last(graph: Graph) -> Graph:
     -----
     Assumes: on an accelerator, the kernels that turn images around for a convolution go away,
     but for one per step (the input); the convolutions themselves, which ran in NHWC between
-    them, stay. On a CPU, a calibration's timings; without one, what layers timed alone took:
-    convolutions 0.85 of their time, depthwise ones 0.4, batch norm 0.58, pooling and upsampling
-    0.2, group norm 1.35.
+    them, stay. Where a what-if before moved convolutions to tensor cores, those changes are in
+    their time and go, too. 16-bit batch norms read once where they read twice. fp32 convolutions
+    without tensor cores get slower, but for 1x1 ones that run as products. Ask for it after
+    `amp`, `tf32` and `device`, which decide this. On a CPU, a calibration's timings; without
+    one, what layers timed alone took: convolutions 0.85 of their time, depthwise ones 0.4, batch
+    norm 0.58, pooling and upsampling 0.2, group norm 1.35.
     Unknown: other kernels that the library picks; without a calibration the gain of a CPU job,
     which does not follow from flops and bytes, is doubted.
-    Source: kernel names; calibration; layers timed alone on one CPU.
+    Source: kernel names; passes over memory; published timings of NHWC convolutions in fp32;
+    calibration; layers timed alone on one CPU.
 
     Examples
     --------
@@ -55,21 +60,36 @@ def channels_last(graph: Graph) -> Graph:
     """
     if not has_device(graph):
         return _on_host(graph)
+    return _on_device(graph)
+
+
+def _on_device(graph: Graph) -> Graph:
     tasks = graph.tasks
     kernels = is_in(tasks["kind"], "kernel") & is_in(tasks["phase"], *PHASES)
-    convolutions = kernels & (classes(tasks["name"]) == "conv")
-    require(convolutions, graph, "convolution in forward or backward")
+    require(
+        kernels & (Kernels(graph).classes == "conv"), graph, "convolution in forward or backward"
+    )
     turning = kernels & matches(tasks["name"], CHANGES_LAYOUT)
-    if not turning.any():
+    factors = layout_on_device.layout_factors(graph, kernels & ~turning)
+    changes = factors != 1
+    if not (turning.any() or changes.any()):
         raise TransformError(
             "nothing to change: no kernel turns images around between NCHW and NHWC; these "
             "convolutions run in the layout that they are given"
         )
     gone = turning.copy()
     gone[first_per_step(graph, turning)] = False
-    count, share = gone.sum() / graph.steps, _share(graph, gone)
-    text = f"channels_last: {count:.0f} layout changes per step go away, {share:.1%} of the kernels"
-    return add_note(remove(graph, gone), text)
+    text = (
+        f"channels_last: {gone.sum() / graph.steps:.0f} layout changes per step go away, "
+        f"{_share(graph, gone):.1%} of the kernels"
+    )
+    if (slower := changes & (factors > 1)).any():
+        text += (
+            f"; {slower.sum() / graph.steps:.0f} convolutions per step run without tensor cores, "
+            "for which NHWC is the slower layout (amp, where it is to come, goes before)"
+        )
+    changed = scale(graph, changes, factors, cost="prior")
+    return add_note(remove(changed, gone), text)
 
 
 def _share(graph: Graph, where: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from foretrace.errors import TransformError
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.devices import Hardware, device_named, hardware
 from foretrace.transforms.costs.kernels import Kernels
-from foretrace.transforms.costs.roofline import DeviceChange
+from foretrace.transforms.costs.roofline import DeviceChange, uses_tf32
 from foretrace.transforms.edit.columns import Mask, is_in, matches
 from foretrace.transforms.edit.parameters import positive
 from foretrace.transforms.edit.primitives import scale, scale_lags
@@ -120,6 +120,8 @@ def _move_work(graph: Graph, old: Hardware, new: Hardware) -> Graph:
     for kind, figure in (("stream", "kernel_gap_us"), ("launch", "launch_latency_us")):
         share = new.figures[figure] / old.figures[figure]
         graph = scale_lags(graph, is_in(graph.edges["kind"], kind), share)
+    if uses_tf32(new) and not uses_tf32(old):
+        graph = graph.with_state(tf32=tuple(sorted({*graph.state.tf32, "conv"})))
     fill = graph.tasks["fill"] * (old.figures["sm_count"] / new.figures["sm_count"])
     graph = replace(graph, tasks=graph.tasks.assign(fill=fill))
     return add_note(replace(graph, platform=_platform(graph.platform, old, new)), *notes)

@@ -30,10 +30,11 @@ def tf32(graph: Graph) -> Graph:
     Notes
     -----
     Assumes: where some products (or convolutions) run in TF32 already it is on, and the library
-    could not move the others: they stay. Tensor cores reach half of the share of their peak that
-    fp32 kernels reach of theirs (Winograd kernels give up the multiplications they save).
-    Products of known shapes gain no more than the memory allows. Convolutions in NCHW pay a third
-    on top for layout changes. No kernel gets slower: then the library keeps the old one.
+    could not move the others: they stay. Kernels that were written for fp32 cores reach half of
+    what large products reach of the tensor cores' peak (Winograd kernels give up the
+    multiplications they save). Products gain no more than the memory allows, by their shapes or
+    their grids. Convolutions in NCHW, but for 1x1 ones, pay 0.3 on top for layout changes, more
+    where the memory is slow. No kernel gets slower: then the library keeps the old one.
     Unknown: which kernels the library picks, and which products stay for their alignment.
     Source: vendor peaks in devices.toml; half the share as in `amp`.
 
@@ -45,7 +46,7 @@ def tf32(graph: Graph) -> Graph:
     >>> graph = literal([("ampere_sgemm_128x64_tn", "kernel", 0, 1_005_600, "forward")])
     >>> meta = replace(graph.meta, devices=(Device(0, "NVIDIA A100-SXM4-80GB"),))
     >>> tf32(replace(graph, meta=meta)).tasks.work_ns.tolist()
-    [255600]
+    [252693]
     """
     device = hardware(graph) if has_device(graph) else None
     if device is None:
@@ -70,6 +71,8 @@ def tf32(graph: Graph) -> Graph:
     factor = np.minimum(1.0, moved.times() / np.maximum(graph.tasks["work_ns"].to_numpy(), 1))
     graph = scale(graph, where & moved.is_backed, factor, cost="roofline")
     graph = scale(graph, where & ~moved.is_backed, factor, cost="table")
+    classes = {*graph.state.tf32, *np.unique(kernels.classes[where]).tolist()}
+    graph = graph.with_state(tf32=tuple(sorted(classes)))
     return add_note(graph, f"tf32: {int(where.sum())} fp32 kernels run in TF32 on {device.name}")
 
 

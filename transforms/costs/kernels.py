@@ -54,10 +54,15 @@ class Kernels:
         return np.where(inside & (by_name == "gemm"), "conv", by_name)
 
     @cached_property
+    def turns_images(self) -> Mask:
+        """Convolutions for which NCHW images are turned around: not 1x1 ones, that are products."""
+        return (self.classes == "conv") & (classes(self.graph.tasks["name"]) == "conv")
+
+    @cached_property
     def precisions(self) -> npt.NDArray[np.str_]:
         """Precision by name, else by the operator's first input, else that of most products.
 
-        What `amp` moved has the precision that it was moved to.
+        What `tf32`, `device` or `amp` moved has the precision that it was moved to.
         """
         named = precisions(self.graph.tasks["name"])
         of_input = np.full(len(named), UNKNOWN, dtype=named.dtype)
@@ -68,6 +73,8 @@ class Kernels:
                 of_input[self._of_operator(typed) & (of_input == UNKNOWN)] = precision
         told = np.where(named == UNKNOWN, of_input, named)
         told = np.where(told == UNKNOWN, self._usual(told), told)
+        to_tf32 = (told == "fp32") & np.isin(self.classes, self.graph.state.tf32)
+        told = np.where(to_tf32, "tf32", told)
         moved = self.graph.state.autocast
         return np.where(self._cast(told), moved.dtype, told) if moved else told
 
@@ -93,12 +100,22 @@ class Kernels:
 
     @cached_property
     def written(self) -> Floats:
-        """Bytes that each product writes at least: its tile times its grid; 0 where unknown."""
+        """Numbers that each product writes at least: its tile times its grid; 0 where unknown."""
         tasks = self.graph.tasks
         areas = [math.prod(tile(str(name)) or (0,)) for name in tasks["name"].cat.categories]
         area = np.array([*areas, 0], np.float64)[tasks["name"].cat.codes.to_numpy()]
+        return area * np.maximum(tasks["blocks"].to_numpy(), 0)
+
+    def moved(self, flops: Floats) -> Floats:
+        """Return bytes that each product of so many *flops* moves at least; 0 where unknown.
+
+        What it writes tells how long its inner dimension is. It reads two operands: the least they
+        can be is those of a square output, and a layer reads about as much as it writes.
+        """
         item = np.where(np.isin(self.precisions, ["fp32", "tf32"]), 4, 2)
-        return area * np.maximum(tasks["blocks"].to_numpy(), 0) * item
+        inner = flops / (2 * np.maximum(self.written, 1.0))
+        read = np.maximum(self.written, 2 * inner * np.sqrt(self.written))
+        return item * (self.written + read) * (self.written > 0)
 
     def _of_operator(self, flags: Mask) -> Mask:
         operator = self.graph.tasks["operator"].to_numpy()

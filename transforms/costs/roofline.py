@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.transforms.costs.assumed import Assumed
-from foretrace.transforms.costs.devices import Hardware, attention_share, floor_us
+from foretrace.transforms.costs.devices import (
+    Hardware,
+    attention_share,
+    device_named,
+    floor_us,
+)
 from foretrace.transforms.costs.kernel_names import MATRIX
 from foretrace.transforms.costs.kernels import Kernels, attention_kinds
 from foretrace.transforms.costs.rules import SIMT_SHARE, WINOGRAD
@@ -36,11 +41,14 @@ SIMT_REACHED = 0.85
 
 LAYOUT = Assumed(
     "layout changes around TF32 convolutions, in their own time",
-    *(0.35, 0.22, 0.47),
-    "NCHW convolutions on TF32 tensor cores: 0.22 in pair P7's U-Net, 0.47 in pair P4's ResNet-50",
+    *(0.30, 0.22, 0.70),
+    "NCHW convolutions on TF32 tensor cores, but for 1x1 ones: 0.22 in pair P7's U-Net, 0.30 in a "
+    "public VGG-13 (0.43 on H100), 0.70 in pair P4's ResNet-50",
     ("P7", "P4 V100", "P4 A100"),
     more_is_longer=True,
 )
+LAYOUT_SEEN_ON = "A100-SXM4-40GB"
+"""The device of both pairs: elsewhere tensor cores and memory are not in that proportion."""
 
 _WIDER = ("fp8", "bf16", "fp16", "fp32")
 FALLBACKS = {
@@ -122,15 +130,23 @@ class DeviceChange:
         to_tensor = (self.sources == "fp32") & (self.targets != "fp32")
         ratio = np.where(np.isfinite(flops), new / old, self._no_faster(before / after))
         ratio *= np.where(to_tensor & matches(names, "(?i)winograd"), WINOGRAD, 1.0)
-        converts = to_tensor & (self.kernels.classes == "conv") & (self.targets == "tf32")
-        return ratio * np.where(converts, 1 + LAYOUT.now(), 1.0) if converts.any() else ratio
+        converts = to_tensor & self.kernels.turns_images & (self.targets == "tf32")
+        return (
+            ratio * np.where(converts, 1 + layout_share(self.new), 1.0) if converts.any() else ratio
+        )
 
     def _no_faster(self, ratio: Floats) -> Floats:
-        """Return *ratio*, raised where a product would take less than writing its output does."""
+        """Return *ratio*, raised where a product would take less than moving its data does.
+
+        Of one in fp32 the recorded time tells how many operations it is.
+        """
         work = self.kernels.graph.tasks["work_ns"].to_numpy()
         bound = np.maximum(work - self._floors(self.old), 1.0)
-        writing = np.minimum(self.kernels.written / bandwidth(self.old), bound)
-        return np.maximum(ratio, writing / bound * (bandwidth(self.old) / bandwidth(self.new)))
+        is_fp32 = self.sources == "fp32"
+        rate = matrix_rate(self.old, self.sources, np.zeros(len(work), bool))
+        moved = self.kernels.moved(np.where(is_fp32, bound * rate, 0.0))
+        moving = np.minimum(moved / bandwidth(self.old), bound)
+        return np.maximum(ratio, moving / bound * (bandwidth(self.old) / bandwidth(self.new)))
 
     def _rates(self) -> tuple[Floats, Floats]:
         """Return operations per ns before and after, of every task were it a product.
@@ -152,6 +168,16 @@ class DeviceChange:
         before = _each(keys, lambda key: attention_rate(self.old, *key.split()))
         keys = np.char.add(np.char.add(kinds, " "), self.targets)
         return before / _each(keys, lambda key: attention_rate(self.new, *key.split()))
+
+
+def layout_share(device: Hardware) -> float:
+    """Return what layout changes take around TF32 convolutions on *device*, in their own time.
+
+    Convolutions go with tensor cores, layout changes with the memory.
+    """
+    seen = device_named(LAYOUT_SEEN_ON)
+    faster = device.figures["tf32_tflops"] / seen.figures["tf32_tflops"]
+    return LAYOUT.now() * faster * bandwidth(seen) / bandwidth(device)
 
 
 def uses_tf32(device: Hardware) -> bool:
@@ -188,7 +214,7 @@ def bandwidth(device: Hardware) -> float:
 def matrix_rate(device: Hardware, precisions: npt.NDArray[np.str_], crosses: Mask) -> Floats:
     """Return operations per ns of large products; *crosses*: they move to or from tensor cores."""
     peaks = _each(precisions, lambda name: _matrix_peak(device, name))
-    tensor = np.where(crosses, SIMT_SHARE * SIMT_REACHED, device.figure("matrix_share"))
+    tensor = device.figure("matrix_share") * np.where(crosses, SIMT_SHARE, 1.0)
     return 1e3 * peaks * np.where(precisions == "fp32", SIMT_REACHED, tensor)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from foretrace.errors import TransformError
 from foretrace.graph.state import Doubt
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.edit.columns import is_in, pad
 from foretrace.transforms.edit.parameters import whole
 from foretrace.transforms.edit.primitives import insert
@@ -34,6 +35,14 @@ TOUCH_NS_PER_BYTE = 0.12
 """Reading memory that a worker shared for the first time: its pages are mapped one by one. A batch
 of 4 MB took 0.6 ms, one of 16 MB 1.9, one of 64 MB 6.3 (two tensors, torch 2, an EPYC)."""
 
+CROWDING = Assumed(
+    "how much longer a batch takes beside more workers: power of their number over the recorded",
+    *(0.0, 0.0, 0.6),
+    "workers share cores, memory and disks: published loaders of 16 workers are 2.8 times as fast "
+    "as of 2, or no faster than of 8 (NERSC deep-learning tutorials of 2022 and 2021)",
+    ("T003", "T017"),
+    more_is_longer=True,
+)
 HANDOVER_ASSUMED = "loader-handover-assumed"
 TAKE_OVER = "take a batch from a worker (predicted)"
 """Name of the task that does, where the recording has none."""
@@ -60,7 +69,8 @@ def dataloader(
 
     Notes
     -----
-    Assumes: a batch takes a worker as long as it took alone; workers take turns; the training
+    Assumes: a batch takes a worker as long as it took alone (where more of them get into each
+    other's way, up to the interval's end); workers take turns; the training
     process only takes over the finished batch, as recorded where it did; else 1.4 ms, or on a CPU
     job 2.5 ms and 0.12 ms per MB of the batch, unless a calibration timed it. Workers that were
     never waited for do not show what a
@@ -90,7 +100,8 @@ def dataloader(
         changed, consumers = _hand_over(graph, consumers, batch_ns)
     elif not is_in(graph.tasks["kind"], "load").any():  # recorded calls take over the batches
         gone = np.zeros(len(graph.tasks), bool)
-    changed = add_workers(changed, consumers, batch_ns, workers, prefetch)
+    crowded_ns = batch_ns * _crowding(workers, loading.workers or 1)
+    changed = add_workers(changed, consumers, crowded_ns, workers, prefetch)
     changed = remove(changed, pad(gone, len(changed.tasks)), gaps="drop")
     meta = replace(
         graph.meta,
@@ -100,6 +111,11 @@ def dataloader(
         replace(changed, meta=meta),
         f"dataloader: a batch takes {batch_ns / 1e6:.1f} ms in one of {workers} workers",
     )
+
+
+def _crowding(workers: int, recorded: int) -> float:
+    """Return how many times as long a batch takes one of more workers than were recorded."""
+    return (workers / recorded) ** CROWDING.now() if workers > recorded else 1.0
 
 
 def _keep_pace(graph: Graph, workers: int, recorded: int | None) -> Graph:

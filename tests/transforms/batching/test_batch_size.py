@@ -46,6 +46,19 @@ def test_kernels_grow_with_the_batch(name: str, phase: str, fill: float, work: i
     assert changed.meta.batch_size == 64
 
 
+def test_grids_grow_with_the_samples() -> None:
+    """So that a move to another device finds them filled; gradients of weights loop inside."""
+    graph = literal(
+        [("relu", "kernel", 0, 9_000, "forward"), ("wgrad", "kernel", 0, 9_000, "backward")],
+        columns={"fill": [0.3, 0.3], "blocks": [24, 24]},
+        meta=META,
+    )
+    tasks = batch_size(graph, n=64).tasks
+
+    assert tasks["blocks"].tolist() == [48, 24]
+    assert tasks["fill"].tolist() == [0.6, 0.3]
+
+
 def test_copies_and_loading_grow_too() -> None:
     """Uploads carry more samples; the loader makes more of them."""
     graph = literal(

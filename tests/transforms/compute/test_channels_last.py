@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +11,11 @@ from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.graph.state import Autocast
 from foretrace.testing import check_transform
+from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.channels_last import channels_last
+from foretrace.transforms.compute.layout_on_device import NO_TENSOR_CORES
 from tests.support.jobs.kernels import NHWC_CONV, TO_NHWC, cpu_convolutions, layout_changes
-from tests.support.jobs.simple import cpu_job, gpu_job
+from tests.support.jobs.simple import META, cpu_job, gpu_job
 
 if TYPE_CHECKING:
     from foretrace.graph.model import Graph
@@ -32,6 +35,47 @@ def test_convolutions_in_the_layout_they_are_given_gain_nothing() -> None:
 
     with pytest.raises(TransformError, match="no kernel turns images around"):
         channels_last(graph)
+
+
+def images(device: str = "Tesla V100-SXM2-32GB") -> Graph:
+    """Build a convolution, a 1x1 one that runs as a product, and a batch norm, in fp32."""
+    names = ["volta_scudnn_128x64_relu", "volta_sgemm_64x64_nn", "bn_fw_tr_1C11_kernel_NCHW"]
+    return literal(
+        [(name, "kernel", 0, 1_000_000, "forward") for name in names],
+        columns={"operator": [0, 0, 1]},
+        operators={"name": ["aten::conv2d", "aten::batch_norm"], "parent": [-1, -1]},
+        meta=replace(META, devices=(Device(0, device),)),
+    )
+
+
+def test_without_tensor_cores_nhwc_is_the_slower_layout() -> None:
+    """In fp32 on Volta a convolution takes 1.64 times as long, a 1x1 one that is a product not."""
+    changed = check_transform(channels_last, images())
+
+    assert changed.tasks["work_ns"].tolist() == [1_640_000, 1_000_000, 1_000_000]
+    assert "1 convolutions per step run without tensor cores" in changed.notes[0]
+    assert NO_TENSOR_CORES.least > 1
+
+
+def test_on_tensor_cores_layout_changes_go_and_norms_read_once() -> None:
+    """After `amp` they are in the convolutions' time: 0.30 of it, in NCHW."""
+    graph = images().with_state(autocast=Autocast("fp16", "flash2"))
+    changed = check_transform(channels_last, graph)
+
+    assert changed.tasks["work_ns"].tolist() == [769_231, 1_000_000, 625_000]
+
+
+def test_tf32_on_an_a100_has_tensor_cores() -> None:
+    """What `tf32` moved turned its images around; batch norms see as many bytes as before."""
+    graph = images("NVIDIA A100-SXM4-40GB").with_state(tf32=("conv",))
+
+    assert channels_last(graph).tasks["work_ns"].tolist() == [769_231, 1_000_000, 1_000_000]
+
+
+def test_nothing_is_known_of_other_libraries() -> None:
+    """MIOpen has kernels of its own."""
+    with pytest.raises(TransformError, match="no kernel turns images around"):
+        channels_last(images("AMD Instinct MI300X"))
 
 
 @pytest.mark.parametrize("graph", [gpu_job(), cpu_job()])

@@ -48,6 +48,14 @@ def test_products_and_second_reductions_end_a_chain() -> None:
     assert names == [GEMM, FUSED, FUSED, GEMM, RELU]
 
 
+def test_casts_and_copies_are_fused() -> None:
+    """They are element-wise kernels by another name; a concatenation is none."""
+    cast = "elementwise_kernel<128, 4, gpu_kernel_impl<direct_copy_kernel_cuda(float)>>"
+    names = [name for name, _ in fused(kernels(GEMM, RELU, cast, RELU, "CatArrayBatchedCopy"))]
+
+    assert names == [GEMM, FUSED, "CatArrayBatchedCopy"]
+
+
 def test_the_optimizer_is_not_compiled() -> None:
     """Its element-wise kernels stay as they are."""
     graph = literal(

@@ -50,13 +50,16 @@ def _named(rows: Any) -> Any:
 
 
 def test_products_and_convolutions_gain_tf32() -> None:
-    """Half of the peak's share: 19.5 against 78 TFLOP/s above the floor, a third more in NCHW."""
+    """Half of the share that products reach: 16.6 against 67.1 TFLOP/s above the floor.
+
+    A convolution in NCHW takes 0.23 more, on a memory of 2039 GB/s.
+    """
     changed = kernels(
         tf32(launching(("forward", [SGEMM, CONV, "splitKreduce_kernel<float>", MASK])))
     )
 
-    assert changed[0][1] == pytest.approx(5_600 + 94_400 * 0.25, abs=2)
-    assert changed[1][1] == pytest.approx(5_600 + 94_400 * 0.25 * 1.35, abs=2)
+    assert changed[0][1] == pytest.approx(5_600 + 94_400 * 0.2471, abs=5)
+    assert changed[1][1] == pytest.approx(5_600 + 94_400 * 0.2471 * 1.2288, abs=5)
     assert [c[1:] for c in changed[2:]] == [(100_000, "recorded")] * 2
     assert changed[0][2] == "table"
 

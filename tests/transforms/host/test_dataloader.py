@@ -13,7 +13,8 @@ from foretrace.graph.check import check
 from foretrace.graph.literal import literal
 from foretrace.graph.state import SeenLoader
 from foretrace.replaying.replay import replay
-from foretrace.transforms.host.dataloader import dataloader
+from foretrace.transforms.costs.assumed import read_as
+from foretrace.transforms.host.dataloader import CROWDING, dataloader
 from tests.support.jobs.simple import META, gpu_job
 
 if TYPE_CHECKING:
@@ -46,6 +47,16 @@ def test_workers_load_while_the_job_computes(
     changed = check(dataloader(loading(load, compute), workers=workers))
 
     assert replay(changed).step_ns / MS == pytest.approx(step, rel=0.01)
+
+
+def test_more_workers_may_get_into_each_others_way() -> None:
+    """The end of the range: 4 for 1 make a batch take 4 to the power of 0.6 as long, 2.3 times."""
+    graph = loading(60, 10)
+    with read_as(CROWDING, CROWDING.most):
+        crowded = replay(dataloader(graph, workers=4)).step_ns / MS
+
+    assert crowded == pytest.approx(60 / 4 * 4**0.6, rel=0.01)
+    assert replay(dataloader(graph, workers=4)).step_ns / MS == pytest.approx(15, rel=0.01)
 
 
 @pytest.mark.parametrize(("size", "taken"), [(None, 2.5), (4_000, 2.5), (25_000_000, 5.5)])

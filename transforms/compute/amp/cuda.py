@@ -13,6 +13,7 @@ from foretrace.transforms.compute.amp.grad_scaler import add_scaler
 from foretrace.transforms.costs.attention_library import Library, assumed_share
 from foretrace.transforms.costs.devices import Hardware, hardware
 from foretrace.transforms.costs.kernel_names import MATRIX, classes, precisions
+from foretrace.transforms.costs.kernels import Kernels
 from foretrace.transforms.costs.operators import autocast
 from foretrace.transforms.costs.optimizer_traffic import Update, find_any_update
 from foretrace.transforms.costs.rules import (
@@ -68,7 +69,12 @@ class _Kernels:
 
     @cached_property
     def precisions(self) -> npt.NDArray[np.str_]:
-        return precisions(self.graph.tasks["name"])
+        """Precision by name; of what a what-if moved to TF32, that."""
+        named = precisions(self.graph.tasks["name"])
+        if not self.graph.state.tf32:
+            return named
+        moved = np.isin(Kernels(self.graph).classes, self.graph.state.tf32)
+        return np.where(moved & (named == "fp32"), "tf32", named)
 
     @cached_property
     def touched(self) -> Mask:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from foretrace.errors import TransformError
 from foretrace.transforms.cluster.placement import Placement, place_workers
 from foretrace.transforms.collectives.cost import collective_cost
+from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.distributed.common.buckets import Caps, caps
@@ -32,6 +33,7 @@ from foretrace.transforms.distributed.ddp.plan import (
 )
 from foretrace.transforms.distributed.ddp.recorded import RecordedSetup, change_recorded
 from foretrace.transforms.distributed.powersgd import powersgd
+from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.parameters import reconcile, whole
 from foretrace.transforms.edit.provenance import add_doubt, add_note, grow_samples
 from foretrace.transforms.edit.select import has_device, within_operator
@@ -42,6 +44,14 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.cluster.model import Cluster
 
+BESIDE = Assumed(
+    "what workers of one machine lose to each other beside their links, in steps",
+    *(0.0, 0.0, 0.25),
+    "host memory, loader and PCIe are shared: published steps on all GPUs of a machine take 1.02 "
+    "to 1.25 times those on one (NVIDIA's ResNet-50 examples, a NERSC tutorial)",
+    ("T051", "T061"),
+    more_is_longer=True,
+)
 EXACT = ("shapes", "model")
 
 
@@ -165,7 +175,8 @@ def ddp(
         raise TransformError("ddp(compression=...) needs the recording of a job on one worker")
     if recorded:
         return _change(graph, gradients, workers, placed, setup)
-    if (classes(graph.tasks["name"]) == "collective").any():
+    own = is_in(graph.tasks["kind"], "kernel") & (classes(graph.tasks["name"]) == "collective")
+    if own.any():
         raise TransformError(
             "this job communicates in kernels of its own, which ddp does not know how to change"
         )
@@ -193,7 +204,7 @@ def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _
     plan = ExchangePlan(
         placed,
         plan_exchanges(gradients, setup.limits, placed, compressed=setup.compressed),
-        late_ns=late_ns(graph, workers),
+        late_ns=late_ns(graph, workers) + _beside_ns(graph, placed),
         copies_back=setup.copies_back,
         compressed=setup.compressed,
         buffers=buffers,
@@ -217,6 +228,12 @@ def _spread(graph: Graph, gradients: list[Gradient], placed: Placement, setup: _
     if on_device and (device := hardware(graph)) and "overlap_share" not in device.figures:
         notes.append("ddp: how much NCCL slows kernels down is known of the A100 only")
     return add_note(_of_workers(graph, changed, workers, placed), *notes)
+
+
+def _beside_ns(graph: Graph, placed: Placement) -> int:
+    """Return what a worker on a device loses in a step to others of its machine."""
+    shares = len(placed.devices) > 1 and len(placed.cluster.devices) > 1
+    return round(BESIDE.now() * graph.measured_step_ns) if shares and has_device(graph) else 0
 
 
 def _say_alone(placed: Placement) -> str:

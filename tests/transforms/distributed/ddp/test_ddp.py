@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from foretrace.analysis.prediction import predict
 from foretrace.errors import TransformError
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.distributed.ddp.ddp import ddp
+from foretrace.transforms.costs.assumed import read_as
+from foretrace.transforms.distributed.ddp.ddp import BESIDE, ddp
 from foretrace.transforms.distributed.powersgd import powersgd
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs import simple
@@ -44,6 +46,31 @@ def test_sizes_that_were_given_are_said_to_be() -> None:
     changed = ddp(simple.gpu_job(), workers=8, cluster="dgx-a100", gradient_mb=100)
 
     assert "ddp: sizes of gradients are given; they become ready evenly" in changed.notes
+
+
+def test_calls_to_communicate_alone_are_no_communication() -> None:
+    """DDP with one worker calls all_reduce, which launches no kernel."""
+    job = simple.gpu_job()
+    names = job.tasks["name"].astype(str).to_numpy(copy=True)
+    names[np.flatnonzero(job.tasks["kind"] == "host")[0]] = "c10d::allreduce_"
+    recorded = replace(job, tasks=job.tasks.assign(name=pd.Categorical(names)))
+
+    assert ddp(recorded, workers=8, cluster="dgx-a100", gradient_mb=100).meta.world_size == 8
+
+
+def test_workers_of_one_machine_may_share_more_than_links() -> None:
+    """The interval's end: a quarter of a step; workers alone in their machines share nothing."""
+
+    def change(**network: Any) -> float:
+        steps_ns = []
+        for end in BESIDE.ends:
+            with read_as(BESIDE, end):
+                changed = ddp(simple.gpu_job(), workers=2, gradient_mb=1.0, **network)
+            steps_ns.append(replay(changed).step_ns)
+        return steps_ns[1] / steps_ns[0]
+
+    assert change(cluster="dgx-a100") > 1.05
+    assert change(network="25Gbps") == 1.0
 
 
 def test_more_workers_on_a_slower_network_take_longer() -> None:
