@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.allocations import find_allocations
 from foretrace.graph.infer.common_steps import find_common_steps, intersect_spans
 from foretrace.graph.infer.device_tasks import collect_device_tasks
 from foretrace.graph.infer.earlier_work import repeat_earlier_work
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.untraced_waits import UntracedWaits
     from foretrace.graph.infer.window import StepWindow
     from foretrace.graph.model import Rules
-    from foretrace.graph.state import Allocations
     from foretrace.tracer.trace import Trace
 
     Ints = NDArray[np.int64]
@@ -98,7 +96,6 @@ class InferredRank:
     phase: Ints
     module: Ints
     module_names: list[str]
-    allocations: Allocations | None
 
     @property
     def waits_at_marker(self) -> NDArray[np.bool_]:
@@ -197,7 +194,6 @@ def infer_rank(
         causes = list_causes(devices, host, gates, event_lag, branches, stream_lags)
         untraced = find_untraced_waits(events, devices, host, waits, latency, stream_lags, causes)
     module, module_names = assign_modules(events, host)
-    phase = assign_phases(events, host, threads)
     seen = rules.loader_edges and not stages
     workers = _infer_workers(trace, events, host, devices, steps) if seen else None
     cycle = workers.cycle if workers else 1
@@ -226,10 +222,9 @@ def infer_rank(
         couplings=couple_units(host, stages, markers),
         loads=_find_loads(events, host, steps, markers, workers) if seen else None,
         workers=workers,
-        phase=phase,
+        phase=assign_phases(events, host, threads),
         module=module,
         module_names=module_names,
-        allocations=find_allocations(events, host, phase, trace.meta),
     )
 
 

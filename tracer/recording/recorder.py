@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from foretrace.errors import RecordError
-from foretrace.tracer.recording.live_bytes import count_live_bytes
 from foretrace.tracer.recording.module_ranges import annotate_modules
 from foretrace.tracer.recording.optimizer_timer import Updates
 from foretrace.tracer.recording.profiler_window import ProfilerWindow, step_range
@@ -40,9 +39,6 @@ class Block:
     steps: int
 
 
-SHAPES = Block("shapes", 2)
-
-
 def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 2) -> list[Block]:
     """Return the blocks of one recording.
 
@@ -51,7 +47,7 @@ def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 
     recorded last, since they disturb what follows (see `shapes`).
 
     >>> [f"{b.kind} {b.steps}" for b in schedule(steps=3, windows=1)]
-    ['warm-up 5', 'plain 5', 'rehearsal 1', 'plain 5', 'profiled 3', 'plain 5', 'shapes 2']
+    ['warm-up 5', 'plain 5', 'rehearsal 1', 'plain 5', 'profiled 3', 'plain 5', 'shapes 1']
     """
     profiled = [Block("profiled", steps), Block("plain", plain)]
     return [
@@ -60,7 +56,7 @@ def schedule(*, steps: int = 5, warmup: int = 5, plain: int = 5, windows: int = 
         Block("rehearsal", 1),
         Block("plain", plain),
         *profiled * windows,
-        SHAPES,
+        Block("shapes", 1),
     ]
 
 
@@ -75,8 +71,7 @@ class Recorder:
     ``between`` is called with each block that is over, before the next begins; it is not timed.
     With ``same_window`` the window kept is the middle one in time, as on every other rank of the
     job, instead of the one of median length.
-    ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one;
-    ``live_bytes`` what the job holds when its last recorded step is over.
+    ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one.
     """
 
     job: Job
@@ -86,7 +81,6 @@ class Recorder:
     profiled_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
     unmatched: int = 0
-    live_bytes: dict[str, int] | None = None
     between: Callable[[Block], None] = _nothing
     same_window: bool = False
 
@@ -183,8 +177,6 @@ class Recorder:
             self._over(block.steps)
             self.plain_ns += times
             self.optimizer_ns += self._updates.per_step(self._stamps)
-        if block.kind == "shapes":
-            self.live_bytes = count_live_bytes(self.job)
         self._running.close()
         if block.kind == "shapes":
             self._shapes = self._window

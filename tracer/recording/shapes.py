@@ -1,10 +1,9 @@
-"""Shapes and memory events for a window that was timed without them.
+"""Shapes for a window that was timed without them.
 
 Recording shapes costs about as much again as recording the events, and on a CPU its many small
 allocations keep the heap from reusing large blocks: steps grow by up to half. So a window is timed
-without shapes, and two more steps, not timed, are recorded with them and with what the allocator
-does; the second sees what the first left given back. Both are Kineto JSON files; operators are
-paired step by step.
+without shapes, and one more step, not timed, is recorded with them. Both are Kineto JSON files;
+operators are paired step by step.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from foretrace.tracer.recording.memory_events import move_memory_events
 from foretrace.tracer.recording.profiler_window import STEP_RANGE
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ COPIED = ("Input Dims", "Input type", "flops")
 
 def add_shapes(timed: Path, shaped: Path, counted: list[tuple[str, int, int]]) -> int:
     """Copy shapes and flops of the last step in *shaped* to every step in *timed*, in place.
-
-    Its memory events go to the last step of *timed*.
 
     Parameters
     ----------
@@ -46,16 +42,14 @@ def add_shapes(timed: Path, shaped: Path, counted: list[tuple[str, int, int]]) -
     steps = list(_steps(model))
     if not steps:
         return 0
-    unmatched, pairs = 0, []
+    unmatched = 0
     for step in _steps(recording):
-        pairs = list(_pair_events(step, steps[-1]))
-        for event, twin in pairs:
+        for event, twin in _pair_events(step, steps[-1]):
             if twin is None:
                 unmatched += 1
                 continue
             args, others = event.setdefault("args", {}), twin.get("args", {})
             args.update({key: others[key] for key in COPIED if key in others})
-    recording["traceEvents"].extend(move_memory_events(model["traceEvents"], pairs))
     timed.write_text(json.dumps(recording), "utf-8")
     return unmatched
 

@@ -58,7 +58,7 @@ def test_a_recording_knows_its_job() -> None:
         ["plain", 5],
         ["profiled", 2],
         ["plain", 5],
-        ["shapes", 2],
+        ["shapes", 1],
     ]
     assert meta.extra["quality"]["steps"] == 15
     assert meta.machine is not None

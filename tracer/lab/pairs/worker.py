@@ -27,7 +27,7 @@ from foretrace.tracer.lab.zoo.variants import BY_NAME as CHANGES
 from foretrace.tracer.lab.zoo.variants import Variant, build
 from foretrace.tracer.recording.job_metadata import describe_recording
 from foretrace.tracer.recording.machine_probe import cpu_name, probe
-from foretrace.tracer.recording.recorder import SHAPES, Block, Recorder, attempt, drive, schedule
+from foretrace.tracer.recording.recorder import Block, Recorder, attempt, drive, schedule
 from foretrace.tracer.step_stats import Quality, neighbours_ratio, trimmed_mean
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Bench:
         every = [warm, Block("plain", before.block), *window] * plan.rounds
         recorder = Recorder(
             before.job,
-            [Block("rehearsal", 1), *every, SHAPES],
+            [Block("rehearsal", 1), *every, Block("shapes", 1)],
             quality=before.quality,
             between=measure_after,
         )
