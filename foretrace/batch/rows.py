@@ -58,11 +58,12 @@ class StoredRow(msgspec.Struct):
     low_ns: Annotated[float, msgspec.Meta(ge=0, le=MOST_NS)] | None = None
     high_ns: Time | None = None
     samples: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
-    status: Literal["validated", "unvalidated"] | None = None
+    status: Literal["validated", "tested elsewhere", "unvalidated"] | None = None
     after_ns: Time | None = None
     paper_ns: Time | None = None
     noise: Annotated[float, msgspec.Meta(ge=0, le=1e3)] | None = None
     doubts: Text | None = None
+    evidence: Text | None = None
     error: Text | None = None
 
 

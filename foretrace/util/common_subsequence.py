@@ -19,7 +19,7 @@ def common_subsequence(
     revisited", 2004).
 
     >>> common_subsequence(["mm", "add", "relu"], ["mm", "relu", "add"])
-    ([0, 2], [0, 1])
+    ([0, 1], [0, 2])
     """
     begin = _shared(zip(left, right, strict=False))
     least = min(len(left), len(right)) - begin

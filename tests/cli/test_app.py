@@ -227,7 +227,9 @@ def test_one_transform_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["transforms", "batch_size"]) == 0
 
     told = capsys.readouterr().out
-    assert told.startswith("batch_size(n: int, recorded: int | None = None)\n")
+    assert told.startswith(
+        "batch_size(n: int, recorded: int | None = None, other: str | None = None)\n"
+    )
     for part in ("\nParameters\n", "\nAssumes: ", "\nUnknown: ", "\nSource: ", "\n>>> "):
         assert part in told
     assert "\nStatus, at best: cpu validated\nTested by\n" in told

@@ -124,8 +124,12 @@ def test_a_parameter_is_offered_once() -> None:
     assert dict(what_ifs("batch_size(")) == {
         "batch_size(n=": "int, needed",
         "batch_size(recorded=": "int | None",
+        "batch_size(other=": "str | None",
     }
-    assert [word for word, _ in what_ifs("batch_size(n=64, ")] == ["batch_size(n=64, recorded="]
+    assert [word for word, _ in what_ifs("batch_size(n=64, ")] == [
+        "batch_size(n=64, recorded=",
+        "batch_size(n=64, other=",
+    ]
     assert [word for word, _ in what_ifs("amp")] == ["amp", "amp("]
     assert what_ifs("no_such(") == what_ifs("no_such") == []
 

@@ -96,7 +96,7 @@ def test_a_prediction_is_drawn_with_two_bars_per_cause() -> None:
     assert len(bars) == 2 * len(causes)
     assert bars[len(causes) - 1] == 8.0
     assert bars[-1] == 4.0
-    assert "10 → 5 ms (3.995 to 6.005, unvalidated)" in axes.get_title(loc="left")
+    assert "10 → 5 ms (3.996 to 6.256, unvalidated)" in axes.get_title(loc="left")
 
 
 def test_what_has_no_picture_is_refused() -> None:

@@ -40,11 +40,11 @@ def test_forms_hold_from_one_mebibyte_on(cells: list[Cell]) -> None:
     assert np.median([abs(row.error) for row in rows]) <= 0.002
 
 
-def test_large_gathers_among_two_take_half_as_long_again(cells: list[Cell]) -> None:
-    """One rank is done in time, the other half a transfer later; only a table knows when."""
+def test_large_gathers_among_two_hold_each_other_up(cells: list[Cell]) -> None:
+    """One rank is done in time, the other half a transfer later: as large ones do at most."""
     rows = [row for row in large(cells, "all_gather") if row.ranks == 2 and row.bytes == 16 * MIB]
 
-    assert [row.error for row in rows] == pytest.approx([-0.333] * len(rows), abs=0.02)
+    assert [row.error for row in rows] == pytest.approx([0.0] * len(rows), abs=0.02)
 
 
 def test_the_preset_has_the_table_of_the_archive(cells: list[Cell]) -> None:
@@ -56,7 +56,7 @@ def test_the_preset_has_the_table_of_the_archive(cells: list[Cell]) -> None:
     assert table.entries.equals(measured.entries)
     links = load_cluster("shaped-links").with_network(gb_per_s=0.0375)
     cost = collective_cost(links, (0, 1), "all_gather", 16 * MIB)
-    assert (cost.source, round(cost.ns / 1e6)) == ("table", 348)
+    assert (cost.source, round(cost.ns / 1e6)) == ("table", 351)
 
 
 def test_the_preset_has_the_contention_of_the_archive(cells: list[Cell]) -> None:
