@@ -9,7 +9,7 @@ from foretrace.analysis.explain import Explanation
 from foretrace.analysis.sensitivity import Sensitivity
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import duration, ms, number, places
-from foretrace.report.prediction import speedup_text
+from foretrace.report.prediction import measured_keys, speedup_text
 from foretrace.report.status_marks import MARKS, explain_marks
 from foretrace.report.text_layout import (
     CAUTION,
@@ -47,9 +47,7 @@ LEAST_SHARE = 0.05
 def _advisory_keys(report: Advisory) -> dict[str, Any]:
     return {
         "doubts": doubt_keys(report.doubts),
-        "measured_step_ms": ms(report.measured.step_ns),
-        "measured_by": report.measured.source,
-        "steps_from": report.measured.steps_from,
+        **measured_keys(report.measured),
         "limits": _shares(report.limits),
         "advice": [_advice_keys(each) for each in report.single],
         "combinations": [_advice_keys(each) for each in report.combined],
@@ -254,9 +252,7 @@ def _scaled(report: Explanation, replayed_ns: float) -> float:
 def _sensitivity_keys(report: Sensitivity) -> dict[str, Any]:
     return {
         "doubts": doubt_keys(report.doubts),
-        "measured_step_ms": ms(report.measured.step_ns),
-        "measured_by": report.measured.source,
-        "steps_from": report.measured.steps_from,
+        **measured_keys(report.measured),
         "less_time_percent": list(report.percents),
         "parts": [
             {

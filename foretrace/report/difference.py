@@ -10,6 +10,7 @@ from foretrace.analysis.difference.side_by_side import add_rows
 from foretrace.analysis.prediction_interval import LEVEL
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import MEASURED, duration, ms, number, places, share
+from foretrace.report.prediction import measured_keys
 from foretrace.report.text_layout import (
     Blocks,
     aside,
@@ -53,9 +54,7 @@ def _side_keys(side: Side) -> dict[str, Any]:
         "source": side.source,
         "devices": list(side.devices),
         "ranks": list(side.ranks),
-        "measured_step_ms": ms(side.measured.step_ns),
-        "measured_by": side.measured.source,
-        "steps_from": side.measured.steps_from,
+        **measured_keys(side.measured),
         "replayed_step_ms": ms(side.replayed_ns),
         "matched": round(side.matched, 6),
     }

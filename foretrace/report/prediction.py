@@ -37,14 +37,21 @@ ANOTHER_SCALE = 0.02
 """Where a replay is further off the measured step than this, its text says so beside the path."""
 
 
+def measured_keys(measured: Measured) -> dict[str, Any]:
+    """Return the JSON keys of a measured step: how long, and where that is known from."""
+    return {
+        "measured_step_ms": ms(measured.step_ns),
+        "measured_by": measured.source,
+        "steps_from": measured.steps_from,
+    }
+
+
 @json_keys.register(Identity)
 def identity_keys(report: Identity) -> dict[str, Any]:
     """Return the JSON keys of an unchanged replay."""
     return {
         "doubts": doubt_keys(report.doubts),
-        "measured_step_ms": ms(report.measured.step_ns),
-        "measured_by": report.measured.source,
-        "steps_from": report.measured.steps_from,
+        **measured_keys(report.measured),
         "replayed_step_ms": ms(report.replayed_ns),
         "error_pct": percent(report.error),
         "host_step_ms": ms(report.host_ns),
@@ -87,9 +94,7 @@ def _prediction_keys(report: Prediction) -> dict[str, Any]:
     return {
         "scenario": list(report.scenario),
         "doubts": doubt_keys(report.doubts),
-        "measured_step_ms": ms(report.measured.step_ns),
-        "measured_by": report.measured.source,
-        "steps_from": report.measured.steps_from,
+        **measured_keys(report.measured),
         "baseline_step_ms": ms(report.measured.step_ns),
         "replayed_step_ms": ms(report.replayed_before_ns),
         "predicted_step_ms": ms(report.predicted_ns),
