@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _OWN = re.compile(r"^##(?!\s)")
-_NUMBERED = re.compile(r"^[A-Za-z_]\w*(\.\w+)*\.\d+(\.\w+)*$")
+_NUMBERED = re.compile(r"^(?=[A-Za-z_]\w*(?:\.\w+)+$).*?\.\d+(?:\.|$)")
 """A range of a user that names a module by its path, such as ``layers.3.attn``."""
 _PYTHON = re.compile(r"^nn\.Module: \w")
 """What torch.profiler writes of each call with ``with_stack`` or ``with_modules``."""

@@ -31,9 +31,9 @@ PARSER: Any = importlib.import_module("re._parser")
 CALLS = {"compile", "search", "match", "fullmatch", "sub", "subn", "split", "findall", "finditer"}
 
 
-def patterns() -> dict[tuple[str, int], str]:
+def patterns() -> dict[tuple[Any, int], str]:
     """Return where each pattern is, by its text and flags: in modules, and inside functions."""
-    found: dict[tuple[str, int], str] = {}
+    found: dict[tuple[Any, int], str] = {}
     for info in pkgutil.walk_packages(foretrace.__path__, "foretrace."):
         if info.name.endswith("__main__"):
             continue
@@ -48,7 +48,7 @@ def patterns() -> dict[tuple[str, int], str]:
     return found
 
 
-def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[str]]:
+def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[Any]]:
     if isinstance(value, re.Pattern):
         yield value
     elif depth and isinstance(value, tuple | list | dict):
@@ -56,7 +56,7 @@ def _inside(value: Any, depth: int = 3) -> Iterator[re.Pattern[str]]:
             yield from _inside(each, depth - 1)
 
 
-def _in_functions(source: str) -> Iterator[tuple[re.Pattern[str], int]]:
+def _in_functions(source: str) -> Iterator[tuple[re.Pattern[Any], int]]:
     for node in ast.walk(ast.parse(source)):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             continue
@@ -64,10 +64,10 @@ def _in_functions(source: str) -> Iterator[tuple[re.Pattern[str], int]]:
         is_ours = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
         if is_ours and node.func.attr in CALLS and isinstance(given, ast.Constant):
             flags = re.IGNORECASE if "IGNORECASE" in ast.unparse(node) else 0
-            yield re.compile(str(given.value), flags), node.lineno
+            yield re.compile(given.value, flags), node.lineno
 
 
-def texts(pattern: re.Pattern[str], length: int = LENGTH) -> Iterator[str]:
+def texts(pattern: re.Pattern[Any], length: int = LENGTH) -> Iterator[str]:
     """Give texts that go on at what *pattern* repeats, or with all before it, without its end."""
     parsed = PARSER.parse(pattern.pattern, pattern.flags & re.VERBOSE)
     known = sorted(set(_characters(parsed)), key=lambda each: (each.isalpha(), each))
@@ -146,10 +146,11 @@ def main() -> None:
     for (text, flags), where in patterns().items():
         sys.stdout.write(f"{where} {text!r}\n")
         sys.stdout.flush()
-        pattern = re.compile(text, flags)
+        pattern: re.Pattern[Any] = re.compile(text, flags)
         for each in texts(pattern):
-            pattern.search(each)
-            pattern.fullmatch(each)
+            over = each if isinstance(text, str) else each.encode()
+            pattern.search(over)
+            pattern.fullmatch(over)
     sys.stdout.write("done\n")
 
 

@@ -11,7 +11,7 @@ import pytest
 from foretrace.errors import TransformError
 from foretrace.util.text_file import parse_toml
 
-MOST_SECONDS = 240
+MOST_SECONDS = 500
 """Of a processor, for all of them; one that is not linear takes more alone."""
 
 

@@ -47,9 +47,11 @@ def test_compilation_meets_the_measured_vit() -> None:
     """P14, fused Adam and torch.compile: 367.8 become 364.8 ms, three quarters of it attention."""
     measured = recording(VIT_COMPILED).measured_step_ns
 
-    predicted = after(VIT_AMP, "fused_optimizer", "compile").predicted_ns
+    prediction = after(VIT_AMP, "fused_optimizer", "compile")
 
-    assert predicted == pytest.approx(measured, rel=0.01)
+    assert prediction.predicted_ns == pytest.approx(measured, rel=0.04)
+    low_ns, high_ns = prediction.interval_ns
+    assert low_ns < measured < high_ns
     with pytest.raises(TransformError, match="runs compiled kernels already"):
         after(VIT_COMPILED, "compile")
 
