@@ -85,13 +85,13 @@ class Quality:
     def block(self) -> Callable[[int], None]:
         """Start counting; call the result with the number of steps when they are over."""
         usage, cpu, wall = _usage(), time.process_time_ns(), time.perf_counter_ns()
-        delayed, others = _delayed_ns(), _others_ns()
+        delayed, others = _delayed_ns(), others_ns()
 
         def over(steps: int) -> None:
             self.wall_ns += time.perf_counter_ns() - wall
             self.cpu_ns += time.process_time_ns() - cpu
             self.delayed_ns += _delayed_ns() - delayed
-            self.others_ns += max(_others_ns() - others, 0)
+            self.others_ns += max(others_ns() - others, 0)
             faults, switches = _usage()
             self.faults += faults - usage[0]
             self.switches += switches - usage[1]
@@ -153,7 +153,7 @@ def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _others_ns() -> int:
+def others_ns() -> int:
     """Return how long others than this process and its children had its cores (Linux), in ns."""
     try:
         lines = CORES.read_text("ascii").splitlines()

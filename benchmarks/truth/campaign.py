@@ -23,6 +23,7 @@ from benchmarks.truth.recorded import script_of
 from benchmarks.truth.spec import DrawnJob, sides_of, to_json
 from foretrace.tracer.calibration.file import KNOWN
 from foretrace.tracer.lab.pairs.campaign import stoppable
+from foretrace.tracer.step_stats import others_ns
 from foretrace.util.atomic_write import write_atomically
 
 if TYPE_CHECKING:
@@ -230,24 +231,14 @@ def on_cores(cores: Sequence[int]) -> Iterator[None]:
 
 
 def watch_others() -> Callable[[], float]:
-    """Begin to watch; the result tells how many cores other processes used since, on average.
-
-    Only children that have ended count as one's own.
-    """
-    busy, own, began = _busy_seconds(), _own_seconds(), time.time()
+    """Begin to watch; the result tells how many of the campaign's cores others used since."""
+    busy, began = others_ns(), time.perf_counter_ns()
 
     def others() -> float:
-        used = _busy_seconds() - busy - (_own_seconds() - own)
-        return round(max(used, 0.0) / max(time.time() - began, 1e-9), 4)
+        used, passed = others_ns() - busy, time.perf_counter_ns() - began
+        return round(max(used, 0) / max(passed, 1), 4)
 
     return others
-
-
-def _busy_seconds() -> float:
-    """Processor time that everybody used, and that other guests took away."""
-    with Path("/proc/stat").open(encoding="utf-8") as lines:
-        user, nice, system, _idle, _wait, irq, soft, steal = map(int, lines.readline().split()[1:9])
-    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def _own_seconds() -> float:

@@ -57,15 +57,36 @@ def main() -> None:
     plan = Plan(**json.loads(sys.stdin.read()))
     job = from_json(plan.job)
     preload(job)
-    left_out = refuse_slow(sides_of(job), bf16_speed)
-    worth = [side for side in sides_of(job) if side.name not in left_out]
-    sides = {side.name: start(job, side, plan.cores) for side in worth}
-    measured = conduct(sides, plan.blocks, plan.seconds)
+    sides = sides_of(job)
+    left_out = refuse_crowded(job, len(plan.cores)) | refuse_slow(sides, bf16_speed)
+    runners = {
+        side.name: start(job, side, plan.cores) for side in sides if side.name not in left_out
+    }
+    measured = conduct(runners, plan.blocks, plan.seconds)
     measured["errors"].update(left_out)
-    for side in sides.values():
-        side.stop()
+    for runner in runners.values():
+        runner.stop()
     sys.stdout.write("\n" + json.dumps(measured) + "\n")
     sys.stdout.flush()
+
+
+def refuse_crowded(job: DrawnJob, cores: int) -> dict[str, str]:
+    """Return which sides of *job* have more threads, or processes that work at once, than *cores*.
+
+    >>> from benchmarks.truth.spec import Sizes
+    >>> job = DrawnJob("a", "loop", "a", False, 1, 8, Sizes(1, 1, 1), changes=("cpu_cores",))
+    >>> refuse_crowded(job, 1)
+    {'cpu_cores': 'not measured: 2 cores are needed, and 1 is given'}
+    """
+    needed = {
+        side.name: max(side.threads or job.threads, 1 + bool(side.workers))
+        for side in sides_of(job)
+    }
+    return {
+        name: f"not measured: {count} cores are needed, and {cores} is given"
+        for name, count in needed.items()
+        if count > cores
+    }
 
 
 def refuse_slow(sides: Sequence[Side], speed: Callable[[], float]) -> dict[str, str]:

@@ -16,7 +16,7 @@ PROCESSES = 3
 """Times that each side is built and measured in a process of its own."""
 BLOCKS = 2
 """Turns of each side in such a process, at least."""
-NOISE, MORE = 0.025, 4
+NOISE, MORE = 0.025, 2
 """A process goes on until two standard errors of each ratio are less, over the rounds of as many
 processes, or until it took as many times as long as on a quiet machine."""
 BLOCK_SECONDS, FEWEST, MOST = 0.3, 1, 5

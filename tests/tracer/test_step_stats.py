@@ -81,7 +81,7 @@ def test_what_children_compute_is_no_time_of_others(
     told.write_text("cpu 1 1\ncpu0 300 0 100 999 9 0 0 0 5 5\ncpu1 400 0 100 999 9 0 0 0\ncpu2 9\n")
     monkeypatch.setattr(step_stats, "CORES", told)
 
-    assert step_stats._others_ns() == 4_000_000_000
+    assert step_stats.others_ns() == 4_000_000_000
 
 
 @pytest.mark.parametrize(("told", "delayed_ns"), [(None, 0), ("odd", 0), ("9 350 2", 350)])
