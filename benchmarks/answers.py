@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import foretrace
 from foretrace.analysis.advise import advise
-from foretrace.analysis.identity import identity
 from foretrace.analysis.summary import summarise
+from foretrace.analysis.unchanged.identity import identity
 from foretrace.report.forms import as_json
 from foretrace.tracer.lab.pairs.read_archive import read_pairs
 from foretrace.util.atomic_write import write_atomically

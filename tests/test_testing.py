@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from foretrace.analysis.identity import identity
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.identity import identity
 from foretrace.errors import TransformError
 from foretrace.testing import check_transform
 from foretrace.transforms.edit.primitives import scale

@@ -10,28 +10,28 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.accuracy.distributed import run_distributed, validating_pairs
-from benchmarks.accuracy.distributed_page import distributed_page
+from benchmarks.accuracy.distributed.page import distributed_page
+from benchmarks.accuracy.distributed.study import run_distributed, validating_pairs
 from benchmarks.accuracy.error_table import error_table
-from benchmarks.accuracy.how_far_off import how_far_off
-from benchmarks.accuracy.interval_coverage import judge, leave_out
-from benchmarks.accuracy.observations import observe_pairs, read_truth
+from benchmarks.accuracy.intervals.how_far_off import how_far_off
+from benchmarks.accuracy.intervals.interval_coverage import judge, leave_out
+from benchmarks.accuracy.intervals.observations import observe_pairs, read_truth
+from benchmarks.accuracy.intervals.scale_fit import fit_scales
 from benchmarks.accuracy.page import judged, page
 from benchmarks.accuracy.plot import draw_accuracy
-from benchmarks.accuracy.published import run_published
-from benchmarks.accuracy.published_page import published_page
-from benchmarks.accuracy.scale_fit import fit_scales
+from benchmarks.accuracy.published.page import published_page
+from benchmarks.accuracy.published.study import run_published
 from benchmarks.accuracy.study import read_list, run_study
-from foretrace.analysis.validated_errors import HARDWARE, TABLE
+from foretrace.analysis.evidence.validated_errors import HARDWARE, TABLE
 from foretrace.util.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from benchmarks.accuracy.distributed import Distributed
+    from benchmarks.accuracy.distributed.study import Distributed
     from benchmarks.accuracy.error_table import Table
-    from benchmarks.accuracy.interval_coverage import Judged
-    from foretrace.analysis.error_scale import ErrorScale
+    from benchmarks.accuracy.intervals.interval_coverage import Judged
+    from foretrace.analysis.error.error_scale import ErrorScale
 
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "traces" / "study.toml"
@@ -42,7 +42,7 @@ PICTURE = ROOT / "docs" / "images" / "accuracy.svg"
 PUBLISHED = ROOT / "docs" / "accuracy-published.md"
 DISTRIBUTED = ROOT / "docs" / "accuracy-distributed.md"
 README = ROOT / "README.md"
-ERRORS = ROOT / "foretrace" / "analysis" / TABLE
+ERRORS = ROOT / "foretrace" / "analysis" / "evidence" / TABLE
 BEGIN, END = "<!-- accuracy: written by `make accuracy` -->", "<!-- end -->"
 
 

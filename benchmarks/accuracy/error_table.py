@@ -1,6 +1,7 @@
 """What measured pairs prove: the error of each what-if, and where it was tested.
 
-Rows of the study in, the table of `foretrace.analysis.validated_errors` out, less its intervals.
+Rows of the study in, the table of `foretrace.analysis.evidence.validated_errors` out; its
+intervals are fitted in `benchmarks.accuracy.intervals`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.analysis.evidence import FEWEST_PAIRS
-from foretrace.analysis.prediction_interval import LEVEL
-from foretrace.analysis.validated_errors import HARDWARE
+from foretrace.analysis.error.prediction_interval import LEVEL
+from foretrace.analysis.evidence.evidence import FEWEST_PAIRS
+from foretrace.analysis.evidence.validated_errors import HARDWARE
 from foretrace.transforms.edit.provenance import MEASURED, RULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from foretrace.analysis.measured_pair import MeasuredPair
-    from foretrace.analysis.validation_scope import Place
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.validation_scope import Place
 
 Table = dict[str, Any]
 

@@ -14,7 +14,7 @@ from benchmarks.accuracy.markdown import spread
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 TUNED = (
     '- "Tuned on": a rule or a constant was chosen while watching the pair, or an earlier '

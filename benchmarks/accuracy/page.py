@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.accuracy.constants import constants
 from benchmarks.accuracy.headlines import in_short
-from benchmarks.accuracy.interval_page import intervals
+from benchmarks.accuracy.intervals.page import intervals
 from benchmarks.accuracy.markdown import spread_cell
 from benchmarks.accuracy.markdown import table as markdown_table
 from benchmarks.accuracy.tables import (
@@ -16,17 +16,17 @@ from benchmarks.accuracy.tables import (
     public_pairs,
     recorded_pairs,
 )
-from foretrace.analysis.evidence import FEWEST_PAIRS, list_tested
-from foretrace.analysis.measured_pair import BIG_CHANGE, UNPREDICTED
-from foretrace.analysis.validated_errors import HARDWARE
+from foretrace.analysis.evidence.evidence import FEWEST_PAIRS, list_tested
+from foretrace.analysis.evidence.measured_pair import BIG_CHANGE, UNPREDICTED
+from foretrace.analysis.evidence.validated_errors import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.accuracy.error_table import Table
-    from benchmarks.accuracy.observations import Observation
+    from benchmarks.accuracy.intervals.observations import Observation
     from benchmarks.accuracy.rows import AccuracyStudy
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 PICTURE = (
     "![Every judged pair, predicted against measured, and which share of the pairs has at most "

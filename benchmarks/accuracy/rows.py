@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 
 @dataclass(frozen=True)

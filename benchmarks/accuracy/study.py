@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
 from benchmarks.accuracy.window_start import compare_parts
-from foretrace.analysis.difficulty import NONE
-from foretrace.analysis.identity import identity
-from foretrace.analysis.measured_pair import MeasuredPair, with_measured_step
-from foretrace.analysis.measured_step import measured_step
+from foretrace.analysis.error.difficulty import NONE
+from foretrace.analysis.evidence.measured_pair import MeasuredPair, with_measured_step
 from foretrace.analysis.null_models import apply_paper_constants
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.identity import identity
+from foretrace.analysis.unchanged.measured_step import measured_step
 from foretrace.analysis.validation import compare
 from foretrace.errors import ForetraceError, TraceError, TransformError
 from foretrace.graph.build import build

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow, PartRow
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 AGREE = 0.01
 """Answers closer than this agree."""

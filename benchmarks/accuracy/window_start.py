@@ -16,7 +16,7 @@ import foretrace
 from benchmarks.accuracy.rows import PartRow
 from foretrace.graph.assemble.assemble import assemble
 from foretrace.graph.infer.rank import infer_rank
-from foretrace.graph.infer.window import choose_window
+from foretrace.graph.infer.steps.window import choose_window
 from foretrace.graph.model import Rules
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from benchmarks.truth.campaign import CALIBRATION, RECORDING, Visit, described
 from benchmarks.truth.plain_plan import PROCESSES
 from benchmarks.truth.spec import BASE, Side, sides_of
 from benchmarks.truth.ways import WAYS
-from foretrace.analysis.doubts import name_doubts
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.doubts import name_doubts
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.tracer.readers.load import load

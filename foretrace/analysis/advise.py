@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.candidates import list_candidates
 from foretrace.analysis.explain import sum_path_by_cause
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.scenario_sweep import replay_each
 from foretrace.analysis.settling import Settling, settle
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import ForetraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.analysis.baseline import Baseline
-    from foretrace.analysis.measured_step import Measured
     from foretrace.analysis.scenario_sweep import Made
+    from foretrace.analysis.unchanged.baseline import Baseline
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.transforms.scenario import Scenario

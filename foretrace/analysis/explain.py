@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import run_experiment
 from foretrace.analysis.prediction import Prediction, predict_from
 from foretrace.analysis.rank_pace import pace_setter, rank_paces
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.replaying.critical_path import REASONS, WORK, sum_time_by
 from foretrace.replaying.replay import replay
 from foretrace.replaying.timeline import UNKNOWN
@@ -20,7 +20,7 @@ from foretrace.transforms.costs.kernel_names import CLASSES, kernel_class
 from foretrace.transforms.edit.columns import is_in, of_category
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Experiment
+    from foretrace.analysis.unchanged.baseline import Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
     from foretrace.transforms.edit.columns import Rows

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_scenario
 from foretrace.analysis.prediction import predict_from
+from foretrace.analysis.unchanged.baseline import replay_scenario
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.transforms.batching.gradient_accumulation import per_batch
@@ -33,7 +33,7 @@ from foretrace.transforms.scenario import Scenario, WhatIf
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.graph.model import Graph
 
 COMPUTE_BOUND = ("gemm", "conv", "attention")

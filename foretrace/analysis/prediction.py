@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_scenario, run_experiment
-from foretrace.analysis.change_doubts import doubt_change
-from foretrace.analysis.difficulty import describe_difficulty, python_share
-from foretrace.analysis.doubts import name_doubts
-from foretrace.analysis.evidence import UNVALIDATED
-from foretrace.analysis.measured_step import Measured
-from foretrace.analysis.parts import list_parts
-from foretrace.analysis.prediction_interval import find_interval, step_interval
-from foretrace.analysis.validated_errors import list_cost_sources, validated_error
-from foretrace.analysis.validation_scope import describe_place
+from foretrace.analysis.error.change_doubts import doubt_change
+from foretrace.analysis.error.difficulty import describe_difficulty, python_share
+from foretrace.analysis.error.parts import list_parts
+from foretrace.analysis.error.prediction_interval import find_interval, step_interval
+from foretrace.analysis.evidence.evidence import UNVALIDATED
+from foretrace.analysis.evidence.validated_errors import list_cost_sources, validated_error
+from foretrace.analysis.evidence.validation_scope import describe_place
+from foretrace.analysis.unchanged.baseline import replay_scenario, run_experiment
+from foretrace.analysis.unchanged.doubts import name_doubts
+from foretrace.analysis.unchanged.measured_step import Measured
 from foretrace.analysis.warnings import warn
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.transforms.measured.job_identity import attach
@@ -28,10 +28,10 @@ from foretrace.transforms.scenario import describe_scenario
 from foretrace.util.html_card import card
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Baseline, Experiment
-    from foretrace.analysis.difficulty import Difficulty
-    from foretrace.analysis.measured_step import Measured
-    from foretrace.analysis.validation_scope import Place
+    from foretrace.analysis.error.difficulty import Difficulty
+    from foretrace.analysis.evidence.validation_scope import Place
+    from foretrace.analysis.unchanged.baseline import Baseline, Experiment
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.transforms.measured.calibration import Calibration
@@ -48,8 +48,8 @@ class Prediction:
     ``doubts`` say what in this very answer may be wrong, ``warnings`` what else is good to know.
     ``interval_ns`` covers the variation of the recorded steps, what the unchanged replay misses
     and the error that pairs of real measurements showed for answers as difficult, see
-    `foretrace.analysis.error_scale`; ``step_interval`` is the relative part that comes from the
-    recorded steps alone.
+    `foretrace.analysis.error.error_scale`; ``step_interval`` is the relative part that comes from
+    the recorded steps alone.
     ``critical_path_before`` and ``_after`` give the ns of a step by cause; their sums are the
     replayed steps. ``costs`` is the share of all work by where its cost came from, ``samples`` how
     many times as many samples a step has afterwards, ``python`` the share of the measured step in

@@ -7,8 +7,8 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
-from foretrace.analysis.baseline import Baseline, Experiment, replay_baseline
 from foretrace.analysis.prediction import Prediction, predict_from
+from foretrace.analysis.unchanged.baseline import Baseline, Experiment, replay_baseline
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.replaying.replay import replay
 from foretrace.tracer.child_process import end_with

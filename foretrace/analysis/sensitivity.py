@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.explain import CAUSES, task_causes
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import TransformError
 from foretrace.graph.model import DEVICE_KINDS
 from foretrace.replaying.replay import replay
@@ -21,8 +21,8 @@ from foretrace.transforms.edit.columns import is_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from foretrace.analysis.baseline import Baseline
-    from foretrace.analysis.measured_step import Measured
+    from foretrace.analysis.unchanged.baseline import Baseline
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.replaying.timeline import Timeline

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_baseline
-from foretrace.analysis.identity import Identity, identity_from
 from foretrace.analysis.rank_pace import RankPace, rank_paces
+from foretrace.analysis.unchanged.baseline import replay_baseline
+from foretrace.analysis.unchanged.identity import Identity, identity_from
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.baseline import replay_baseline, replay_scenario
-from foretrace.analysis.evidence import UNVALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import Prediction, predict_from
+from foretrace.analysis.unchanged.baseline import replay_baseline, replay_scenario
 from foretrace.errors import TransformError
 from foretrace.graph.state import Doubt
 from foretrace.tracer.recording.job_metadata import ALLOCATOR

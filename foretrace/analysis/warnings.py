@@ -1,14 +1,14 @@
 """An experiment in, remarks out: what is true of a prediction and good to know.
 
-What may be wrong in this very answer is a doubt, see `foretrace.analysis.doubts`.
+What may be wrong in this very answer is a doubt, see `foretrace.analysis.unchanged.doubts`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.validation_scope import HALF, host_share
-from foretrace.graph.infer.window import RUNS_AHEAD
+from foretrace.analysis.evidence.validation_scope import HALF, host_share
+from foretrace.graph.infer.steps.window import RUNS_AHEAD
 from foretrace.tracer.calibration.file import KNOWN
 from foretrace.tracer.data_issues import sentences
 from foretrace.transforms.costs.peak_memory import memory_warnings
@@ -17,8 +17,8 @@ from foretrace.transforms.edit.select import has_device
 from foretrace.transforms.measured.calibration import calibration_of
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Experiment
-    from foretrace.analysis.validated_errors import ValidatedError
+    from foretrace.analysis.evidence.validated_errors import ValidatedError
+    from foretrace.analysis.unchanged.baseline import Experiment
     from foretrace.graph.model import Graph
 
 NO_GAIN = 0.005

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.evidence import best_status, list_tested
-from foretrace.analysis.validated_errors import load_table
+from foretrace.analysis.evidence.evidence import best_status, list_tested
+from foretrace.analysis.evidence.validated_errors import load_table
 from foretrace.transforms.registry import TRANSFORMS
 from foretrace.transforms.scenario import find_transform
 from foretrace.transforms.signatures import describe_what_if
@@ -15,7 +15,7 @@ from foretrace.transforms.signatures import describe_what_if
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from foretrace.analysis.evidence import PairsAt
+    from foretrace.analysis.evidence.evidence import PairsAt
 
 
 @dataclass(frozen=True)

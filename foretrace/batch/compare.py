@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.measured_pair import RECORDING_LIMIT, MeasuredPair
+from foretrace.analysis.evidence.measured_pair import RECORDING_LIMIT, MeasuredPair
 from foretrace.errors import TraceError
 
 if TYPE_CHECKING:

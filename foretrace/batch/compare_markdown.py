@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.prediction_interval import LEVEL
+from foretrace.analysis.error.prediction_interval import LEVEL
 from foretrace.batch.compare import as_pair, doubt
 from foretrace.report.number_format import NS_PER_MS
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.baseline import replay_baseline, replay_scenario
-from foretrace.analysis.measured_pair import with_measured_step
-from foretrace.analysis.measured_step import measured_step
+from foretrace.analysis.evidence.measured_pair import with_measured_step
 from foretrace.analysis.null_models import predict_by_paper
 from foretrace.analysis.prediction import predict_from
+from foretrace.analysis.unchanged.baseline import replay_baseline, replay_scenario
+from foretrace.analysis.unchanged.measured_step import measured_step
 from foretrace.batch.items import check_unchanged, read_members, scenario_of, version
 from foretrace.batch.rows import Row
 from foretrace.errors import ForetraceError, TraceError
@@ -26,7 +26,7 @@ from foretrace.util.import_target import first_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.batch.items import Item, Recording
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.calibration import Calibration

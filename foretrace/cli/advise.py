@@ -33,7 +33,7 @@ def advise(
 ) -> None:
     """Rank every what-if that applies to a job, alone and together."""
     from foretrace.analysis.advise import advise_from
-    from foretrace.analysis.baseline import replay_baseline
+    from foretrace.analysis.unchanged.baseline import replay_baseline
     from foretrace.util.progress import stage
 
     graph = calibrated_graph_of(trace, step, calibration)
@@ -50,8 +50,8 @@ def explain(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Say why a what-if gains what it gains: what left the critical path, and what came onto it."""
-    from foretrace.analysis.baseline import run_experiment
     from foretrace.analysis.explain import explain_from
+    from foretrace.analysis.unchanged.baseline import run_experiment
     from foretrace.transforms.scenario import parse_scenario
 
     scenario = parse_scenario(transforms)
@@ -66,8 +66,8 @@ def sensitivity(
     json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show the step time against each part of the job taking less time."""
-    from foretrace.analysis.baseline import replay_baseline
     from foretrace.analysis.sensitivity import sensitivity_from
+    from foretrace.analysis.unchanged.baseline import replay_baseline
     from foretrace.report.plot import check_plot, draw
     from foretrace.util.progress import stage
 

@@ -42,8 +42,8 @@ def report(
 ) -> None:
     """Write one page that shows a prediction, its reasons, and what else to try."""
     from foretrace import __version__
-    from foretrace.analysis.baseline import run_experiment
     from foretrace.analysis.prediction import predict_from
+    from foretrace.analysis.unchanged.baseline import run_experiment
     from foretrace.job.whole import forecast_whole_job, read_job_description
     from foretrace.page.data import outlook, view
     from foretrace.page.html import write_page
@@ -111,8 +111,8 @@ def export(
     step: StepPattern = None,
 ) -> None:
     """Write a timeline for Perfetto, before and after side by side, or the graph for others."""
-    from foretrace.analysis.baseline import run_experiment
-    from foretrace.analysis.change_doubts import doubt_change
+    from foretrace.analysis.error.change_doubts import doubt_change
+    from foretrace.analysis.unchanged.baseline import run_experiment
     from foretrace.export.formats import FORMATS, export_as, format_of
     from foretrace.transforms.scenario import parse_scenario
     from foretrace.util.atomic_write import check_writable

@@ -25,7 +25,7 @@ def record(
     out: Annotated[Path, typer.Option(help="Where to write the trace.")] = Path("trace.parquet"),
 ) -> None:
     """Record a few real iterations of a job."""
-    from foretrace.analysis.identity import identity
+    from foretrace.analysis.unchanged.identity import identity
     from foretrace.graph.build import build
     from foretrace.tracer.data_issues import disturbances, sentences
     from foretrace.tracer.job import load_job

@@ -39,6 +39,6 @@ def summary(trace: TraceFile, step: StepPattern = None, json: AsJson = False) ->
 
 def replay(trace: TraceFile, step: StepPattern = None, json: AsJson = False) -> None:  # noqa: FBT002
     """Replay a trace unchanged and compare with its measured step."""
-    from foretrace.analysis.identity import identity
+    from foretrace.analysis.unchanged.identity import identity
 
     show(identity(graph_of(trace, step)), json=json)

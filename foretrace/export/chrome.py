@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.export.tracks import (
     COUNTER,
     CRITICAL,

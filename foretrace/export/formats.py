@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from foretrace.analysis.baseline import Experiment
+    from foretrace.analysis.unchanged.baseline import Experiment
     from foretrace.replaying.timeline import Timeline
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from foretrace.analysis.baseline import Experiment
+    from foretrace.analysis.unchanged.baseline import Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
 

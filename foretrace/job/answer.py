@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED, worst_of
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED, worst_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foretrace.analysis.prediction_interval import LEVEL
+from foretrace.analysis.error.prediction_interval import LEVEL
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer
@@ -16,9 +16,9 @@ from foretrace.transforms.scenario import parse_scenario
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.prediction import Prediction
     from foretrace.analysis.scenario_sweep import Outcome
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.graph.model import Graph
 
 MODES = ("ddp", "bsp", "asp")

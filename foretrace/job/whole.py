@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
-from foretrace.analysis.evidence import UNVALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.answer import exactly
 from foretrace.job.convergence.forecast import forecast_steps_to_loss

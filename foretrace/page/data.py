@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.advise import advise_from
+from foretrace.analysis.error.prediction_interval import LEVEL
+from foretrace.analysis.evidence.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.analysis.explain import explain_from, sum_path_by_cause
-from foretrace.analysis.prediction_interval import LEVEL
 from foretrace.analysis.sensitivity import sensitivity_from
-from foretrace.analysis.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
 from foretrace.report.forms import as_keys
@@ -20,8 +20,8 @@ from foretrace.report.number_format import NS_PER_MS, ms, percent
 from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Baseline, Experiment
-    from foretrace.analysis.validation_scope import Place
+    from foretrace.analysis.evidence.validation_scope import Place
+    from foretrace.analysis.unchanged.baseline import Baseline, Experiment
     from foretrace.graph.model import Graph
     from foretrace.replaying.timeline import Timeline
 

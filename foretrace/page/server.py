@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from foretrace.analysis.baseline import replay_baseline, replay_scenario
+from foretrace.analysis.unchanged.baseline import replay_baseline, replay_scenario
 from foretrace.errors import ForetraceError, TransformError
 from foretrace.page.data import outlook, view
 from foretrace.page.html import as_json, render_page
@@ -25,7 +25,7 @@ from foretrace.util.import_target import first_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.graph.model import Graph
     from foretrace.transforms.scenario import Scenario
 

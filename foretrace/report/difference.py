@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.analysis.difference.difference import Difference
 from foretrace.analysis.difference.parts import CAUSES
 from foretrace.analysis.difference.side_by_side import add_rows
-from foretrace.analysis.prediction_interval import LEVEL
+from foretrace.analysis.error.prediction_interval import LEVEL
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import MEASURED, duration, ms, number, places, share
 from foretrace.report.prediction import measured_keys

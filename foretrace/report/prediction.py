@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from foretrace.analysis.identity import Identity
 from foretrace.analysis.prediction import Prediction
+from foretrace.analysis.unchanged.identity import Identity
 from foretrace.analysis.validation import Validation
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.number_format import MEASURED, duration, ms, number, percent, places, share
@@ -31,7 +31,7 @@ from foretrace.report.text_layout import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from foretrace.analysis.measured_step import Measured
+    from foretrace.analysis.unchanged.measured_step import Measured
 
 ANOTHER_SCALE = 0.02
 """Where a replay is further off the measured step than this, its text says so beside the path."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.evidence import ELSEWHERE, STATUSES, UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import ELSEWHERE, STATUSES, UNVALIDATED, VALIDATED
 from foretrace.report.text_layout import ASIDE, Blocks, text
 
 if TYPE_CHECKING:

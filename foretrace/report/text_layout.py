@@ -18,7 +18,7 @@ from foretrace.report.number_format import MEASURED, duration, number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from foretrace.analysis.measured_step import Measured
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.state import Doubt
 
 Cell = str | Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from foretrace.analysis.evidence import UNVALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED
 from foretrace.analysis.whatif_catalog import Catalog, Entry
 from foretrace.report.dispatch import json_keys, text_blocks
 from foretrace.report.text_layout import ASIDE, Blocks, heading, note_list, table, text

@@ -17,9 +17,9 @@ from foretrace.graph.assemble.optimizer_updates import find_updates
 from foretrace.graph.assemble.profiler_overhead import fit_overhead
 from foretrace.graph.assemble.selection import Selection, select_window
 from foretrace.graph.assemble.task_table import make_task_table
-from foretrace.graph.infer.api_calls import OWN
-from foretrace.graph.infer.device_tasks import KERNEL
-from foretrace.graph.infer.missing_work import doubt_file, doubt_missing_work
+from foretrace.graph.infer.steps.missing_work import doubt_file, doubt_missing_work
+from foretrace.graph.infer.tasks.api_calls import OWN
+from foretrace.graph.infer.tasks.device_tasks import KERNEL
 from foretrace.graph.model import Graph, Platform, Rules
 from foretrace.graph.state import JobState, ProcessGroup
 

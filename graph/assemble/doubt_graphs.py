@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.graph.assemble.doubt_waits import NAME_WIDTH
-from foretrace.graph.infer.graph_launches import list_launches_with_graphs
+from foretrace.graph.infer.cuda_graphs.graph_launches import list_launches_with_graphs
 from foretrace.graph.state import Doubt
 from foretrace.util.short_name import short
 

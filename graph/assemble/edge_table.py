@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from foretrace.graph.assemble.event_returns import return_after_events
-from foretrace.graph.infer.graph_launches import (
+from foretrace.graph.infer.cuda_graphs.graph_launches import (
     find_late_returns,
     list_launches_with_graphs,
     pair_launches,
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from foretrace.graph.assemble.profiler_overhead import Overhead
     from foretrace.graph.assemble.selection import Selection
-    from foretrace.graph.infer.graph_branches import GraphBranches
-    from foretrace.graph.infer.graph_launches import Launch
-    from foretrace.graph.infer.loaders import Coupling
+    from foretrace.graph.infer.cuda_graphs.graph_branches import GraphBranches
+    from foretrace.graph.infer.cuda_graphs.graph_launches import Launch
+    from foretrace.graph.infer.loading.loaders import Coupling
     from foretrace.graph.infer.rank import InferredRank
-    from foretrace.graph.infer.threads import HostEdges
+    from foretrace.graph.infer.tasks.threads import HostEdges
 
     Ints = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foretrace.graph.infer.api_calls import EVENT
+from foretrace.graph.infer.tasks.api_calls import EVENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

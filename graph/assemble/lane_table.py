@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from foretrace.graph.infer.device_tasks import COLLECTIVE, KERNEL, MEMCPY, MEMSET, P2P
-from foretrace.graph.infer.loaders import NEXT_CALL
+from foretrace.graph.infer.loading.loaders import NEXT_CALL
+from foretrace.graph.infer.tasks.device_tasks import COLLECTIVE, KERNEL, MEMCPY, MEMSET, P2P
 from foretrace.graph.model import DEVICE_KINDS, LANE_COLUMNS, OPERATOR_COLUMNS, PHASES
 from foretrace.util.schema import table
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from foretrace.graph.assemble.selection import Selection
-    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.rank import InferredRank
+    from foretrace.graph.infer.tasks.device_tasks import DeviceTasks
 
     Ints = NDArray[np.int64]
 

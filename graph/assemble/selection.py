@@ -10,10 +10,10 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.device_tasks import DeviceTasks
-    from foretrace.graph.infer.host_tasks import HostTasks
     from foretrace.graph.infer.rank import InferredRank
-    from foretrace.graph.infer.window import StepWindow
+    from foretrace.graph.infer.steps.window import StepWindow
+    from foretrace.graph.infer.tasks.device_tasks import DeviceTasks
+    from foretrace.graph.infer.tasks.host_tasks import HostTasks
 
     Ints = NDArray[np.int64]
 

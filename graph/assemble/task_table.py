@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from foretrace.graph.infer.api_calls import EVENT, NONE
-from foretrace.graph.infer.device_tasks import COLLECTIVE, KERNEL
-from foretrace.graph.infer.host_tasks import SYNC_CALLS
+from foretrace.graph.infer.tasks.api_calls import EVENT, NONE
+from foretrace.graph.infer.tasks.device_tasks import COLLECTIVE, KERNEL
+from foretrace.graph.infer.tasks.host_tasks import SYNC_CALLS
 from foretrace.graph.model import COSTS, DEVICE_KINDS, PHASES, TASK_COLUMNS, TASK_KINDS, WAITS
 from foretrace.util.schema import table
 

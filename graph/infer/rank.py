@@ -12,49 +12,49 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
-from foretrace.graph.infer.common_steps import find_common_steps, intersect_spans
-from foretrace.graph.infer.device_tasks import collect_device_tasks
-from foretrace.graph.infer.earlier_work import repeat_earlier_work
+from foretrace.graph.infer.cuda_graphs.graph_branches import find_graph_branches
+from foretrace.graph.infer.cuda_graphs.graph_launches import measure_returns_from_branches
 from foretrace.graph.infer.events import select_events
-from foretrace.graph.infer.graph_branches import find_graph_branches
-from foretrace.graph.infer.graph_launches import measure_returns_from_branches
-from foretrace.graph.infer.host_tasks import cut_host_tasks
-from foretrace.graph.infer.launch_queue import is_nvidia
-from foretrace.graph.infer.loader_pace import pace_window
-from foretrace.graph.infer.loader_workers import doubt_short_window, infer_loader_workers
-from foretrace.graph.infer.loaders import couple_units, find_marker_waits, find_units
-from foretrace.graph.infer.missing_work import advise, refuse_missing_work
-from foretrace.graph.infer.phases_modules import assign_modules, assign_phases
-from foretrace.graph.infer.steps import find_steps
-from foretrace.graph.infer.stream_events import estimate_event_lag, find_event_edges
-from foretrace.graph.infer.stream_gaps import (
+from foretrace.graph.infer.loading.loader_pace import pace_window
+from foretrace.graph.infer.loading.loader_workers import doubt_short_window, infer_loader_workers
+from foretrace.graph.infer.loading.loaders import couple_units, find_marker_waits, find_units
+from foretrace.graph.infer.modules.phases_modules import assign_modules, assign_phases
+from foretrace.graph.infer.steps.common_steps import find_common_steps, intersect_spans
+from foretrace.graph.infer.steps.earlier_work import repeat_earlier_work
+from foretrace.graph.infer.steps.missing_work import advise, refuse_missing_work
+from foretrace.graph.infer.steps.steps import find_steps
+from foretrace.graph.infer.steps.window import choose_window, find_device_starts
+from foretrace.graph.infer.tasks.device_tasks import collect_device_tasks
+from foretrace.graph.infer.tasks.host_tasks import cut_host_tasks
+from foretrace.graph.infer.tasks.launch_queue import is_nvidia
+from foretrace.graph.infer.tasks.threads import infer_thread_roles
+from foretrace.graph.infer.waits.stream_events import estimate_event_lag, find_event_edges
+from foretrace.graph.infer.waits.stream_gaps import (
     assign_stream_lags,
     assume_kernel_gap,
     estimate_kernel_gaps,
     estimate_launch_lags,
 )
-from foretrace.graph.infer.threads import infer_thread_roles
-from foretrace.graph.infer.untraced_waits import find_untraced_waits, list_causes
-from foretrace.graph.infer.waits import split_waiting
-from foretrace.graph.infer.window import choose_window, find_device_starts
+from foretrace.graph.infer.waits.untraced_waits import find_untraced_waits, list_causes
+from foretrace.graph.infer.waits.waits import split_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from foretrace.graph.infer.api_calls import Waits
-    from foretrace.graph.infer.device_tasks import DeviceTasks
+    from foretrace.graph.infer.cuda_graphs.graph_branches import GraphBranches
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.graph_branches import GraphBranches
-    from foretrace.graph.infer.host_tasks import HostTasks
-    from foretrace.graph.infer.loader_workers import LoaderWorkers
-    from foretrace.graph.infer.loaders import Coupling, Loads, Units
-    from foretrace.graph.infer.steps import StepBounds
-    from foretrace.graph.infer.stream_events import StreamEdges
-    from foretrace.graph.infer.threads import Threads
-    from foretrace.graph.infer.untraced_waits import UntracedWaits
-    from foretrace.graph.infer.window import StepWindow
+    from foretrace.graph.infer.loading.loader_workers import LoaderWorkers
+    from foretrace.graph.infer.loading.loaders import Coupling, Loads, Units
+    from foretrace.graph.infer.steps.steps import StepBounds
+    from foretrace.graph.infer.steps.window import StepWindow
+    from foretrace.graph.infer.tasks.api_calls import Waits
+    from foretrace.graph.infer.tasks.device_tasks import DeviceTasks
+    from foretrace.graph.infer.tasks.host_tasks import HostTasks
+    from foretrace.graph.infer.tasks.threads import Threads
+    from foretrace.graph.infer.waits.stream_events import StreamEdges
+    from foretrace.graph.infer.waits.untraced_waits import UntracedWaits
     from foretrace.graph.model import Rules
     from foretrace.tracer.trace import Trace
 

@@ -9,9 +9,9 @@ import pytest
 
 import foretrace
 from foretrace import whatif
+from foretrace.analysis.evidence.validated_errors import list_cost_sources
 from foretrace.analysis.explain import explain
-from foretrace.analysis.identity import identity
-from foretrace.analysis.validated_errors import list_cost_sources
+from foretrace.analysis.unchanged.identity import identity
 from foretrace.graph.literal import literal
 from foretrace.transforms.registry import TRANSFORMS
 

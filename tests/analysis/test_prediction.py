@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis import validated_errors
-from foretrace.analysis.identity import identity
-from foretrace.analysis.measured_step import measured_step
+from foretrace.analysis.error.prediction_interval import interval, step_interval
+from foretrace.analysis.evidence import validated_errors
+from foretrace.analysis.evidence.validated_errors import load_table
 from foretrace.analysis.prediction import predict
-from foretrace.analysis.prediction_interval import interval, step_interval
-from foretrace.analysis.validated_errors import load_table
+from foretrace.analysis.unchanged.identity import identity
+from foretrace.analysis.unchanged.measured_step import measured_step
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.transforms.scenario import parse_scenario

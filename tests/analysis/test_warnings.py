@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from foretrace.analysis.identity import identity
+from foretrace.analysis.evidence.validation_scope import host_share
 from foretrace.analysis.prediction import predict
-from foretrace.analysis.validation_scope import host_share
-from foretrace.graph.infer.window import RUNS_AHEAD
+from foretrace.analysis.unchanged.identity import identity
+from foretrace.graph.infer.steps.window import RUNS_AHEAD
 from foretrace.graph.literal import literal
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.jobs.simple import cpu_job, gpu_job

@@ -466,7 +466,7 @@ def test_compiled_code_is_interrupted_as_any_other(
     def stopped(*_: object, **__: object) -> None:
         raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
 
-    monkeypatch.setattr(import_module("foretrace.analysis.identity"), "identity", stopped)
+    monkeypatch.setattr(import_module("foretrace.analysis.unchanged.identity"), "identity", stopped)
 
     assert cli.run(["replay", str(write_small_trace(tmp_path))]) == 130
     assert capsys.readouterr().err == "foretrace: interrupted\n"

@@ -10,7 +10,7 @@ import networkx as nx
 import pandas as pd
 import pytest
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.errors import ForetraceError
 from foretrace.export import pftrace as export_pftrace
 from foretrace.export.formats import FORMATS, as_frame, as_graphml, export_as, format_of

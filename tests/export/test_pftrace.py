@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.errors import ForetraceError
 from foretrace.export import pftrace as module
 from foretrace.export.pftrace import check_perfetto, export_pftrace

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.export.tracks import (
     FLOWS,
     Variant,

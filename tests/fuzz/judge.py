@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import foretrace.batch.report  # noqa: F401  # registers the forms of results
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.scenario_sweep import predict_each
 from foretrace.analysis.summary import summarise
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.batch.compare import judge as judge_rows
 from foretrace.batch.config import read_study
 from foretrace.batch.items import list_items, list_pairs

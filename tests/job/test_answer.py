@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.job.answer import Answer, exactly
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.analysis.prediction import predict
 from foretrace.cli import app as cli
 from foretrace.errors import RefusedError

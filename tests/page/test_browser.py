@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline, run_experiment
+from foretrace.analysis.unchanged.baseline import replay_baseline, run_experiment
 from foretrace.graph.literal import literal
 from foretrace.graph.state import Doubt
 from foretrace.page.data import outlook, view

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline, replay_scenario, run_experiment
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.baseline import replay_baseline, replay_scenario, run_experiment
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
 from foretrace.page import data as page_data

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline, run_experiment
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.baseline import replay_baseline, run_experiment
 from foretrace.graph.literal import literal
 from foretrace.job.whole import JobDescription, Rent, forecast_whole_job
 from foretrace.page.data import outlook, view

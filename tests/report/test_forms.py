@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from foretrace.analysis.measured_step import Measured
+from foretrace.analysis.unchanged.measured_step import Measured
 from foretrace.analysis.validation import Validation
 from foretrace.graph.state import Doubt
 from foretrace.report.forms import as_json, as_text

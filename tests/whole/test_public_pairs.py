@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.study import read_list, run_study
-from foretrace.analysis.identity import identity
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.identity import identity
 from foretrace.graph.build import build
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.scenario import parse_scenario
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 TRACES = ROOT / "traces"
 SHARED = TRACES.parent.parent / "shared" / "gpu-traces"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.study import read_list, recorded_rows
-from foretrace.analysis.measured_pair import UNPREDICTED
+from foretrace.analysis.evidence.measured_pair import UNPREDICTED
 from foretrace.tracer.lab.pairs.archive import PAIR
 from foretrace.tracer.lab.pairs.read_archive import pair_members, read_pair, stored_pair
 from foretrace.tracer.step_stats import NOISE_LIMIT
@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from foretrace.analysis.measured_pair import MeasuredPair
+    from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 TRACES = ROOT / "traces"
 ARCHIVES = ("cpu-epyc-1.tar", "cpu-epyc-2.tar", "cpu-zoo-1.tar", "cpu-zoo-2.tar")

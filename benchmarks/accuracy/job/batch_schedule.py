@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from benchmarks.accuracy.markdown import percent, table
-from foretrace.analysis.baseline import replay_baseline
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import RefusedError
 from foretrace.graph.build import build
 from foretrace.job.batch_schedule.forecast import TrainingSoFar, forecast_regimes

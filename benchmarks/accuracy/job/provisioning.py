@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.accuracy.shaped_links import at_pace
-from benchmarks.accuracy.shaped_scenarios import scenario_of
+from benchmarks.accuracy.distributed.shaped_links import at_pace
+from benchmarks.accuracy.distributed.shaped_scenarios import scenario_of
 from benchmarks.shaped_network.cell_archive import read_cells
 from foretrace.analysis.prediction import predict
 from foretrace.graph.build import build

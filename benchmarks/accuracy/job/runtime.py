@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.evidence import VALIDATED
+from foretrace.analysis.evidence.evidence import VALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.runtime.forecast import forecast_runtime, plain_product
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.difference.parts import Exchanges, Part, explain_parts
 from foretrace.analysis.difference.side_by_side import Table, put_side_by_side
-from foretrace.analysis.prediction_interval import step_interval
+from foretrace.analysis.error.prediction_interval import step_interval
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import RefusedError
 from foretrace.graph.state import Doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from foretrace.analysis.baseline import Baseline
-    from foretrace.analysis.measured_step import Measured
+    from foretrace.analysis.unchanged.baseline import Baseline
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.transforms.measured.exchange import Counterparts
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.analysis.difference.shapley import shapley_values
-from foretrace.analysis.prediction_interval import LEVEL, RESAMPLES, SEED
+from foretrace.analysis.error.prediction_interval import LEVEL, RESAMPLES, SEED
 from foretrace.replaying.replay import replay
 from foretrace.transforms.measured.exchange import GROUPS, Counterparts, exchange, match
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.replaying.timeline import Timeline
 
     Floats = npt.NDArray[np.float64]

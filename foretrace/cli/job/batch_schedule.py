@@ -15,7 +15,7 @@ from foretrace.cli.arguments import AsJson, CalibrationFile, calibration_for, gr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.graph.state import Doubt
     from foretrace.job.batch_schedule.epoch_costs import EpochCost
     from foretrace.job.batch_schedule.forecast import RegimeForecast, TrainingSoFar
@@ -108,7 +108,7 @@ def _modes(text: str | None, sizes: tuple[int, ...]) -> list[int]:
 
 
 def _recordings(traces: list[Path], samples: int | None) -> dict[Path, Baseline]:
-    from foretrace.analysis.baseline import replay_baseline
+    from foretrace.analysis.unchanged.baseline import replay_baseline
     from foretrace.errors import RefusedError
 
     if traces and samples is None:

@@ -80,7 +80,7 @@ def _add_replay(
     report: JobReport, graph: Graph, job: LoadingJob, rows: Sequence[SurveyRow]
 ) -> JobReport:
     """Return *report* with what the replay makes of the loader, and why not to believe it."""
-    from foretrace.analysis.baseline import replay_baseline
+    from foretrace.analysis.unchanged.baseline import replay_baseline
     from foretrace.job.report import Table
     from foretrace.job.resources.recorded_loader import compare_loaders
 

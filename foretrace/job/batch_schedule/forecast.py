@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer
 from foretrace.job.batch_schedule.baselines import dirichlet_remaining, naive_remaining

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.baseline import replay_scenario
+from foretrace.analysis.error.prediction_interval import step_interval
 from foretrace.analysis.prediction import predict_from
-from foretrace.analysis.prediction_interval import step_interval
+from foretrace.analysis.unchanged.baseline import replay_scenario
 from foretrace.errors import RefusedError
 from foretrace.job.batch_schedule.epoch_costs import EpochCost
 from foretrace.job.batch_schedule.file import Z
@@ -23,7 +23,7 @@ from foretrace.transforms.batching.batch_size import grow_between
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.transforms.measured.calibration import Calibration
 
 RECORDING_DOUBT, BETWEEN_DOUBT = 0.02, 0.03

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.answer import Answer
 from foretrace.job.convergence.backtest import LEAVE_OUT, trust

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from foretrace.analysis.baseline import replay_baseline
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import ForetraceError
 from foretrace.job.provisioning.plan import (
     Fleet,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from foretrace.analysis.measured_step import measured_step
 from foretrace.analysis.prediction import Prediction
 from foretrace.analysis.scenario_sweep import predict_each
+from foretrace.analysis.unchanged.measured_step import measured_step
 from foretrace.errors import RefusedError
 from foretrace.job.resources.grid import LoadingJob, LoadingMachine
 from foretrace.job.resources.throughput import Storage, pace
@@ -25,9 +25,9 @@ from foretrace.transforms.scenario import as_scenario
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.analysis.baseline import Baseline
-    from foretrace.analysis.measured_step import Measured
     from foretrace.analysis.scenario_sweep import Outcome
+    from foretrace.analysis.unchanged.baseline import Baseline
+    from foretrace.analysis.unchanged.measured_step import Measured
     from foretrace.graph.model import Graph
     from foretrace.job.resources.file import Resources
 

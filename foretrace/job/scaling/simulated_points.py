@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 from scipy.special import ndtri
 
-from foretrace.analysis.baseline import replay_baseline
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job.answer import Answer
 from foretrace.job.scaled_out import predict_spread, step_of
@@ -21,8 +21,8 @@ from foretrace.job.scaling.points import Points
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from foretrace.analysis.baseline import Baseline
     from foretrace.analysis.prediction import Prediction
+    from foretrace.analysis.unchanged.baseline import Baseline
     from foretrace.graph.model import Graph
     from foretrace.graph.state import Doubt
     from foretrace.job.scaled_out import Spread

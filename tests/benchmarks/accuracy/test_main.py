@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.accuracy import __main__ as accuracy
-from benchmarks.accuracy.distributed import Distributed
+from benchmarks.accuracy.distributed.study import Distributed
 from benchmarks.accuracy.error_table import error_table
-from benchmarks.accuracy.observations import observe_pairs
+from benchmarks.accuracy.intervals.observations import observe_pairs
+from benchmarks.accuracy.intervals.scale_fit import fit_scales
 from benchmarks.accuracy.page import page
 from benchmarks.accuracy.rows import AccuracyStudy, IdentityRow
-from benchmarks.accuracy.scale_fit import fit_scales
 from benchmarks.accuracy.study import optimizer_ns, read_list, run_study
 from foretrace.errors import TraceError
 from foretrace.graph.literal import literal

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from benchmarks.accuracy.operation_timelines import step_lengths
+from benchmarks.accuracy.distributed.operation_timelines import step_lengths
 from foretrace.errors import GraphError
 from foretrace.graph.build import build
 from foretrace.graph.model import Rules

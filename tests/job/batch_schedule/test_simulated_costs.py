@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.prediction import predict
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import RefusedError
 from foretrace.graph.literal import literal
 from foretrace.job.batch_schedule.simulated_costs import between, epoch_costs
 from foretrace.tracer.trace import TraceMeta
 
 if TYPE_CHECKING:
-    from foretrace.analysis.baseline import Baseline
+    from foretrace.analysis.unchanged.baseline import Baseline
 
 META = TraceMeta(format="foretrace", source="literal")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.job.convergence import SHOWN, questions, read_runs
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.convergence.curves import FORMS
 from foretrace.job.convergence.forecast import Convergence, forecast_steps_to_loss

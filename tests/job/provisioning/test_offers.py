@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline
 from foretrace.analysis.prediction import Prediction, predict
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.errors import ForetraceError, RefusedError
 from foretrace.job.answer import exactly
 from foretrace.job.prices import Prices, RentalMachine, RentalServer

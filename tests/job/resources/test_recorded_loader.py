@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretrace.analysis.baseline import replay_baseline
+from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.cli import app as cli
 from foretrace.errors import RefusedError
 from foretrace.graph.literal import literal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretrace.analysis.evidence import UNVALIDATED, VALIDATED
+from foretrace.analysis.evidence.evidence import UNVALIDATED, VALIDATED
 from foretrace.errors import RefusedError
 from foretrace.job.runtime.change_points import pace_change, startup_steps
 from foretrace.job.runtime.forecast import forecast_runtime, plain_product, two_lengths

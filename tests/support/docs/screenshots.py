@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from foretrace import __version__, build, predict
-from foretrace.analysis.baseline import replay_baseline, run_experiment
+from foretrace.analysis.unchanged.baseline import replay_baseline, run_experiment
 from foretrace.page.data import outlook, view
 from foretrace.page.html import write_page
 from foretrace.page.server import ServedTrace, Site, listen

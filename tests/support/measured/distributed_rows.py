@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.accuracy.shaped_links import NetworkRow
+from benchmarks.accuracy.distributed.shaped_links import NetworkRow
 
 
 def network_row(error: float = 0.02, **settings: Any) -> NetworkRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.analysis.measured_pair import MeasuredPair
+from foretrace.analysis.evidence.measured_pair import MeasuredPair
 
 
 def pair(name: str, error: float, **settings: object) -> MeasuredPair:

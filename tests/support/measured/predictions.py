@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretrace.analysis.measured_step import Measured
 from foretrace.analysis.prediction import Prediction
+from foretrace.analysis.unchanged.measured_step import Measured
 
 PREDICTION = Prediction(
     scenario=("batch_size(n=64)",),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.graph.build import build
-from foretrace.graph.infer.device_tasks import collect_device_tasks
 from foretrace.graph.infer.events import select_events
-from foretrace.graph.infer.host_tasks import cut_host_tasks
+from foretrace.graph.infer.tasks.device_tasks import collect_device_tasks
+from foretrace.graph.infer.tasks.host_tasks import cut_host_tasks
 from foretrace.graph.model import Rules
 from foretrace.replaying.replay import replay
 from foretrace.tracer.trace import EVENT_COLUMNS, Device, Trace, TraceMeta
@@ -19,9 +19,9 @@ from foretrace.util.schema import table
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from foretrace.graph.infer.device_tasks import DeviceTasks
     from foretrace.graph.infer.events import Events
-    from foretrace.graph.infer.host_tasks import HostTasks
+    from foretrace.graph.infer.tasks.device_tasks import DeviceTasks
+    from foretrace.graph.infer.tasks.host_tasks import HostTasks
     from foretrace.graph.model import Graph
 
 Row = dict[str, Any]

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.accuracy.constants import list_constants
 from benchmarks.accuracy.study import read_list
-from foretrace.analysis.baseline import run_experiment
 from foretrace.analysis.prediction import predict_from
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.graph.literal import literal
 from foretrace.tracer.trace import Device
 from foretrace.transforms.compute.cuda_graphs import GAP_SHARE, LAUNCH

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from foretrace.analysis.baseline import run_experiment
+from foretrace.analysis.unchanged.baseline import run_experiment
 from foretrace.graph.literal import literal
 from foretrace.tracer.trace import Device
 from foretrace.transforms.costs.attention_library import find_library

@@ -1,0 +1,1 @@
+"""Several workers: recorded ranks, shaped links, collectives and plans that others measured."""

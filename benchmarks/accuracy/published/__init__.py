@@ -1,0 +1,1 @@
+"""Changes that others measured and published."""

@@ -1,0 +1,1 @@
+"""What was measured of a what-if, and whether it counts here: the word beside an answer."""

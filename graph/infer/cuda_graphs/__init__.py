@@ -1,0 +1,1 @@
+"""Launches of captured graphs, and the branches that their kernels run in."""

@@ -1,0 +1,1 @@
+"""Which module and which phase each task belongs to."""

@@ -1,0 +1,1 @@
+"""Where steps begin and end, and which of them are replayed."""

@@ -1,0 +1,1 @@
+"""Events become tasks: operators and calls of the host, kernels and copies, launches."""

@@ -1,0 +1,1 @@
+"""Who waits for whom: synchronising calls, events and streams, gaps that nothing else explains."""
