@@ -7,6 +7,7 @@ they are not, nothing is written.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
+from foretrace.tracer.child_process import end_with
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.costs.kernel_names import OTHER, classes
 from foretrace.transforms.distributed.common.gradient_sizes import SOURCES
@@ -124,7 +126,7 @@ def main(target: str) -> None:
     if not paths:
         print(f"the public recordings are not here: {SHARED}")
         return
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, get_context("spawn"), end_with, (os.getpid(),)) as pool:
         Path(target).write_text(page(list(pool.map(examine, paths))), "utf-8")
 
 

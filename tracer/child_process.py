@@ -1,7 +1,8 @@
 """Processes that measure: what they start with, and that they end with the one that started them.
 
 `end_with` is called by the child, about itself: nothing runs between fork and exec, and threads do
-no harm.
+no harm. As a script, ``child_process.py PARENT COMMAND...`` calls it for the programs of others: it
+becomes COMMAND, which ends with the process PARENT.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ctypes
 import os
 import platform
 import signal
+import sys
 import time
 from functools import partial
 from importlib.util import find_spec
@@ -66,6 +68,15 @@ def end_with(parent: int) -> None:  # pragma: no cover - changes the whole proce
         os._exit(1)
 
 
+def ending_with_this(*command: str) -> list[str]:
+    """Return *command* so that it ends with this process, where Linux sees to it.
+
+    >>> ending_with_this("nsys", "export")[-2:]
+    ['nsys', 'export']
+    """
+    return [sys.executable, "-I", __file__, str(os.getpid()), *command]
+
+
 def worker_of_this() -> Callable[[int], None]:
     """Return a ``worker_init_fn`` of a DataLoader whose workers end with this process.
 
@@ -83,3 +94,8 @@ def watch(parent: int) -> None:  # pragma: no cover - ends the process
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
     os._exit(1)
+
+
+if __name__ == "__main__":  # pragma: no cover - becomes another program
+    end_with(int(sys.argv[1]))
+    os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - no shell: the command as it was given

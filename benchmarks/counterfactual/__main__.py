@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +20,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.counterfactual.page import page
+from foretrace.tracer.child_process import end_with
 from foretrace.util.atomic_write import write_atomically
 from tests.counterfactual.draw import random_changes, random_program
 from tests.counterfactual.judge import judge
@@ -34,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     seeds = range(asked.seed, asked.seed + asked.programs)
     begun = perf_counter()
     rows: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(asked.jobs, initializer=_collect_rarely) as pool:
+    with ProcessPoolExecutor(asked.jobs, None, _start, (os.getpid(),)) as pool:
         for number, judged in enumerate(
             pool.map(_judge_seed, seeds, [asked.changes] * len(seeds), chunksize=CHUNK)
         ):
@@ -64,8 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _collect_rarely() -> None:
-    """Leave short-lived objects, of which a program makes many, to reference counting."""
+def _start(parent: int) -> None:
+    """End with *parent*; leave short-lived objects, of which there are many, to their counts."""
+    end_with(parent)
     gc.freeze()
     gc.set_threshold(200_000)
 

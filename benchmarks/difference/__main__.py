@@ -9,6 +9,7 @@ those pairs, and they are compared with ``--look`` alone, which the page then sa
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +21,7 @@ import pandas as pd
 
 from benchmarks.difference.page import page
 from benchmarks.difference.public import judge_public_pairs
+from foretrace.tracer.child_process import end_with
 from foretrace.util.atomic_write import write_atomically
 from tests.counterfactual.causes import draw_pair, judge_pair
 
@@ -68,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 def _judge_pairs(first: int, jobs: int, *, look: bool) -> Iterator[dict[str, Any]]:
     """Yield the verdicts on pairs in the order of their seeds, for as long as they are wanted."""
     seeds = (seed for seed in count(first) if look or not is_held_out(seed))
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, None, end_with, (os.getpid(),)) as pool:
         while True:
             for row in pool.map(_judge_seed, islice(seeds, AT_ONCE)):
                 if row is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import platform
 import time
+import zlib
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 _MODE = 0o644
 MARK = ".part-"
-"""Follows the process in the name of a temporary file: `sweep` finds those of dead ones by it."""
-STALE_SECONDS = 60
-"""A younger file may be of a live process elsewhere, which writes here over a network."""
+"""Follows host and process in the name of a temporary file: `sweep` finds what is left by them."""
+STALE_SECONDS = 3_600
+"""A younger file may be of a live process of another host, which writes here over a network."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -38,15 +40,23 @@ def sweep(folder: Path) -> int:
     """Remove what killed processes left of their writing into *folder*; return how many files."""
     swept = 0
     for path in folder.glob(f".*.*{MARK}*"):
-        owner = path.name.rpartition(MARK)[0].rpartition(".")[2]
+        host, _, process = path.name.rpartition(MARK)[0].rpartition(".")[2].rpartition("-")
         try:
-            is_stale = time.time() - path.lstat().st_mtime > STALE_SECONDS
-            if owner.isdigit() and is_stale and not _is_running(int(owner)):
+            if host == _host():
+                is_left = not _is_running(int(process))
+            else:
+                is_left = time.time() - path.lstat().st_mtime > STALE_SECONDS
+            if is_left:
                 path.unlink()
                 swept += 1
-        except OSError:
+        except (OSError, ValueError):
             continue  # somebody else was quicker, or it is not ours
     return swept
+
+
+def _host() -> str:
+    """Return what tells this machine from others that write here, in few letters."""
+    return f"{zlib.crc32(platform.node().encode('utf-8', 'replace')):x}"
 
 
 def _is_running(process: int) -> bool:
@@ -79,7 +89,7 @@ def check_writable(path: Path) -> None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    prefix = f".{path.name}.{os.getpid()}{MARK}"
+    prefix = f".{path.name}.{_host()}-{os.getpid()}{MARK}"
     with NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:
         temporary = Path(file.name)
         try:

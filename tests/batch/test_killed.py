@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,22 @@ for number in range(10):
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 print(wanted, run_batch(study, out, jobs=2).known)
+"""
+SLOW = """
+import os, time
+from pathlib import Path
+def slow(graph):
+    Path(__file__).with_name(f"{os.getpid()}.begun").touch()
+    time.sleep(600)
+"""
+ENDED_WHILE_WRITING = """
+import os, sys
+from itertools import count
+from pathlib import Path
+from foretrace.batch.run import run_batch
+written = count(1)
+os.fsync = lambda _file: next(written) == 2 and os.kill(os.getpid(), 9)
+run_batch(*map(Path, sys.argv[1:]), jobs=1)
 """
 MODELS = """
 [[model]]
@@ -83,14 +100,29 @@ def test_killed_ten_times_and_resumed_gives_the_same_table(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_workers_end_with_the_batch(tmp_path: Path) -> None:
-    """Two of loky's, in the middle of a what-if that takes for ever."""
-    (tmp_path / "slow.py").write_text(
-        "import time\ndef slow(graph):\n    time.sleep(600)\n", "utf-8"
-    )
+    """Two of loky's, each in the middle of a what-if that takes for ever."""
+    (tmp_path / "slow.py").write_text(SLOW, "utf-8")
     study = write_study(tmp_path, [f"{tmp_path / 'slow.py'}:slow"])
     command = ["-m", "foretrace", "batch", str(study), "--jobs", "2", "--out", str(tmp_path / "o")]
     with python(*command) as batch:
+        while len(list(tmp_path.glob("*.begun"))) < 2:
+            assert batch.poll() is None
+
         assert killed(batch, least=3) == []  # loky has a process that tidies up
+
+
+def test_half_written_results_go_at_the_next_start(tmp_path: Path) -> None:
+    """The batch is ended while it keeps its second row."""
+    study, out = write_study(tmp_path, SPEEDUPS[:1]), tmp_path / "out"
+    with python("-c", ENDED_WHILE_WRITING, str(study), str(out)) as batch:
+        assert batch.wait() == -signal.SIGKILL
+    half = list((out / "items").glob(".*"))
+    resumed = run_batch(study, out, jobs=1)
+
+    assert len(half) == 1
+    assert resumed.known == 1
+    assert [row.error for row in resumed.rows] == [None, None]
+    assert not [*out.rglob(".*")]
 
 
 @pytest.mark.slow

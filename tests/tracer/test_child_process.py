@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +41,35 @@ with start_ranks(Loopback(2), Path(sys.argv[1])):
     print("ready", flush=True)
     time.sleep(600)
 """
+SWEEP = """
+import time
+from foretrace.analysis import scenario_sweep
+from tests.support.jobs.simple import gpu_job
+
+def slow(graph):
+    time.sleep(600)
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    scenario_sweep.predict_many(gpu_job(), [(slow,)] * 40, jobs=2)
+"""
+CORES = """
+import time
+from foretrace.tracer.recording.effective_cores import effective_cores
+print("ready", flush=True)
+effective_cores(3, work=lambda: time.sleep(600))
+"""
+RATES = """
+from foretrace.tracer.recording.machine_probe import probe
+print("ready", flush=True)
+probe()
+"""
+EXPORT = """
+import sys
+from foretrace.tracer.readers.load import load
+print("ready", flush=True)
+load(sys.argv[1])
+"""
 
 
 @pytest.mark.parametrize("how", [BY_SIGNAL, BY_THREAD])
@@ -63,6 +94,35 @@ def test_ranks_end_with_the_process_that_measures(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     with python("-c", RANKS, str(tmp_path / "log")) as parent:
         wait_for(parent, "ready")
+
+        assert killed(parent) == []
+
+
+@pytest.mark.parametrize(("program", "least"), [(SWEEP, 3), (CORES, 3), (RATES, 1)])
+def test_helpers_end_with_the_process_that_asks(program: str, least: int, tmp_path: Path) -> None:
+    """Those that predict (and the one that tidies up), share the cores, or measure the machine."""
+    if program is RATES:
+        pytest.importorskip("torch")
+    script = tmp_path / "script.py"
+    script.write_text(program, "utf-8")
+    with python(str(script)) as parent:
+        wait_for(parent, "ready")
+
+        assert killed(parent, least) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs of others are ended there alone")
+def test_an_export_ends_with_the_process_that_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here of a program that stands for nsys, and is never done."""
+    (tmp_path / "nsys").write_text('#!/bin/sh\necho $$ > "$0.pid"\nexec sleep 600\n', "utf-8")
+    (tmp_path / "nsys").chmod(0o755)
+    (tmp_path / "job.nsys-rep").write_bytes(b"NSYS")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with python("-c", EXPORT, str(tmp_path / "job.nsys-rep")) as parent:
+        while not (tmp_path / "nsys.pid").exists():
+            assert parent.poll() is None
 
         assert killed(parent) == []
 

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from foretrace.util.atomic_write import check_writable, write_atomically
+from foretrace.util.atomic_write import check_writable, sweep, write_atomically
+from tests.support.processes import python
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from foretrace.util.atomic_write import write_atomically
+os.fsync = lambda _file: os.kill(os.getpid(), 9)
+write_atomically(Path(sys.argv[1]), b"new")
+"""
 
 
 def test_the_content_replaces_the_old(tmp_path: Path) -> None:
@@ -83,3 +93,38 @@ def test_what_cannot_be_written_is_known_before(tmp_path: Path) -> None:
     check_writable(Path(os.devnull))
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_swept_at_once(tmp_path: Path) -> None:
+    """It is ended in the middle of writing; the file that it would have replaced is the old one."""
+    path = tmp_path / "a.txt"
+    path.write_text("old", "utf-8")
+    _kill_while_writing(path)
+
+    assert sweep(tmp_path) == 1
+    assert [each.read_text("utf-8") for each in tmp_path.iterdir()] == ["old"]
+
+
+def test_what_others_may_be_writing_is_not_swept(tmp_path: Path) -> None:
+    """A process of this machine that runs; one of another, until an hour has passed."""
+    left, pid = _kill_while_writing(tmp_path / "a.txt")
+    running, foreign = (
+        left.with_name(left.name.replace(*names))
+        for names in ((f"-{pid}.", f"-{os.getpid()}."), (f"-{pid}.", f"-elsewhere-{pid}."))
+    )
+    running.write_bytes(b"")
+    left.rename(foreign)
+
+    assert sweep(tmp_path) == 0
+    for path in (running, foreign):
+        os.utime(path, (0, 0))
+    assert sweep(tmp_path) == 1
+    assert [*tmp_path.iterdir()] == [running]
+
+
+def _kill_while_writing(path: Path) -> tuple[Path, int]:
+    """Return what a process leaves that is killed while it writes *path*, and its number."""
+    with python("-c", KILLED, str(path)) as writer:
+        assert writer.wait() == -signal.SIGKILL
+    (left,) = path.parent.glob(".*")
+    return left, writer.pid

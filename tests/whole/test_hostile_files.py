@@ -19,7 +19,6 @@ from foretrace.errors import ForetraceError, TransformError
 from foretrace.graph.build import build
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.scenario import load_scenario, parse_scenario
-from foretrace.util.atomic_write import MARK, sweep
 from foretrace.util.toml_file import read_toml
 from tests.fuzz.seeds import seeds
 from tests.support.paths import SHARED
@@ -111,19 +110,6 @@ def test_a_path_that_is_no_utf8_is_compared(tmp_path: Path) -> None:
 
     assert b"internal error" not in done.stderr
     assert b"Traceback" not in done.stderr
-
-
-def test_what_a_killed_batch_left_is_swept(tmp_path: Path) -> None:
-    """Files of processes that are gone; those of this one stay."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
-                          capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
-    left, own = (tmp_path / f".r.parquet.{owner}{MARK}x" for owner in (dead, os.getpid()))
-    for path in (left, own):
-        path.write_bytes(b"")
-        os.utime(path, (0, 0))
-
-    assert sweep(tmp_path) == 1
-    assert own.exists()
 
 
 def test_the_numpy_array_of_a_stranger_is_not_unpickled(tmp_path: Path) -> None:

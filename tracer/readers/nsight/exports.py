@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foretrace.errors import TraceError
+from foretrace.tracer.child_process import ending_with_this
 from foretrace.tracer.readers.nsight.database import ACTIVITY
 from foretrace.util.limits import ROWS, UNPACKED
 
@@ -44,10 +45,10 @@ def export_report(path: Path) -> bytes:
         )
     with TemporaryDirectory() as folder:
         out = Path(folder) / "export.sqlite"
-        asked = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true"]
+        asked = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output"]
         try:
             done = subprocess.run(  # noqa: S603 -- the user's own nsys, without a shell
-                [*asked, "--output", str(out), str(path.resolve())],
+                ending_with_this(*asked, str(out), str(path.resolve())),
                 capture_output=True, check=False, timeout=LONGEST_EXPORT_S, text=True,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:

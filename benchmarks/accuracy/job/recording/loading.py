@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import time
 import zlib
 from collections import OrderedDict
@@ -23,6 +24,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from foretrace.tracer.child_process import end_with
 from foretrace.tracer.recording.effective_cores import effective_cores
 from foretrace.tracer.step_stats import trimmed_mean
 
@@ -210,7 +212,7 @@ class Constant(Dataset):
 def _beside(other: Callable[[], object], call: Callable[[], object]) -> list[float]:
     """Return what each call takes while a second process repeats *other*."""
     context = multiprocessing.get_context("fork")
-    process = context.Process(target=_for_ever, args=(other,), daemon=True)
+    process = context.Process(target=_for_ever, args=(os.getpid(), other), daemon=True)
     process.start()
     seconds = [_timed(call) for _ in range(STEPS)]
     process.terminate()
@@ -218,7 +220,8 @@ def _beside(other: Callable[[], object], call: Callable[[], object]) -> list[flo
     return seconds
 
 
-def _for_ever(call: Callable[[], object]) -> None:
+def _for_ever(parent: int, call: Callable[[], object]) -> None:
+    end_with(parent)
     while True:
         call()
 
