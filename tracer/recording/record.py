@@ -48,7 +48,7 @@ def record(
     warmup
         Steps that run before anything is timed.
     windows
-        Profiled windows, with unprofiled blocks around each; the most typical one is kept.
+        Profiled windows, with unprofiled blocks around each; the least disturbed one is kept.
     out
         Where to write the trace file, too; nowhere by default. In a job of several ranks the name
         gets the number of the rank: "trace.parquet" becomes "trace.rank0.parquet".

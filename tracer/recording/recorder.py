@@ -1,7 +1,7 @@
 """The recorder: a schedule of warm-up, unprofiled and profiled blocks, driven one step at a time.
 
 The user's loop (or `record`) calls `Recorder.step` after every iteration. Comes out: Kineto JSON
-of the most typical profiled block, and the times of all blocks, profiled and not, interleaved.
+of the least disturbed profiled block, and the times of all blocks, profiled and not, interleaved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from foretrace.tracer.recording.module_ranges import annotate_modules
 from foretrace.tracer.recording.optimizer_timer import Updates
 from foretrace.tracer.recording.profiler_window import ProfilerWindow, step_range
 from foretrace.tracer.recording.shapes import add_shapes
-from foretrace.tracer.step_stats import Quality
+from foretrace.tracer.step_stats import Quality, trimmed_mean
 from foretrace.util.import_target import first_line
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Recorder:
 
     ``between`` is called with each block that is over, before the next begins; it is not timed.
     With ``same_window`` the window kept is the middle one in time, as on every other rank of the
-    job, instead of the one of median length.
+    job, instead of the one whose steps are nearest to those without the profiler.
     ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one.
     """
 
@@ -128,7 +128,7 @@ class Recorder:
             self._open_range()
 
     def export(self, path: Path) -> None:
-        """Write the profiled block of median length, or the middle one, with shapes.
+        """Write the profiled block that was disturbed least, or the middle one, with shapes.
 
         Raises
         ------
@@ -141,14 +141,22 @@ class Recorder:
                 f"{self.job.name!r} ended before a profiled window was complete: "
                 f"run at least {needed} steps, or ask for fewer"
             )
-        windows = self._windows if self.same_window else sorted(self._windows, key=lambda w: w[0])
-        windows[(len(windows) - 1) // 2][1].export(path)
+        self._choose_window().export(path)
         if self._shapes is None:
             return
         shaped = path.with_suffix(".shapes")
         self._shapes.export(shaped)
         self.unmatched = add_shapes(path, shaped, self._shapes.flops())
         shaped.unlink()
+
+    def _choose_window(self) -> ProfilerWindow:
+        """Return the window that shows the steps best which were measured without a profiler."""
+        windows = self._windows if self.same_window else sorted(self._windows, key=lambda w: w[0])
+        middle = windows[(len(windows) - 1) // 2]
+        if self.same_window or not self.plain_ns:
+            return middle[1]
+        usual = trimmed_mean(self.plain_ns)
+        return min(windows, key=lambda window: abs(window[0] - usual))[1]
 
     def _begin(self) -> None:
         """Set the next block up; nothing of this is timed."""

@@ -55,9 +55,22 @@ def test_a_process_of_its_own_has_no_rank(tmp_path: Path) -> None:
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize(("same_window", "kept"), [(False, "third"), (True, "second")])
-def test_ranks_keep_the_same_window(*, same_window: bool, kept: str, tmp_path: Path) -> None:
-    """Lengths differ from rank to rank: only the middle one in time is the same on all."""
+@pytest.mark.parametrize(
+    ("same_window", "plain_ns", "kept"),
+    [
+        (False, [], "third"),
+        (False, [1, 1, 1], "first"),
+        (False, [4], "second"),
+        (True, [1], "second"),
+    ],
+)
+def test_ranks_keep_the_same_window(
+    *, same_window: bool, plain_ns: list[int], kept: str, tmp_path: Path
+) -> None:
+    """Lengths differ from rank to rank: only the middle one in time is the same on all.
+
+    One rank keeps what is nearest to its steps without the profiler.
+    """
 
     class Named:
         def __init__(self, name: str) -> None:
@@ -67,6 +80,7 @@ def test_ranks_keep_the_same_window(*, same_window: bool, kept: str, tmp_path: P
             path.write_text(self.name)
 
     recorder = Recorder(None, [Block("profiled", 1)], same_window=same_window)  # type: ignore[arg-type]
+    recorder.plain_ns = plain_ns
     recorder._windows = [(1.0, Named("first")), (3.0, Named("second")), (2.0, Named("third"))]  # type: ignore[list-item]
     recorder.export(tmp_path / "window")
 
