@@ -63,7 +63,7 @@ def test_every_compression_is_unpacked_within_the_limit(
 
 
 def layouts() -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yield what torch, DeepSpeed and Megatron, torchtitan, and a launcher leave in a folder."""
+    """Yield what torch, DeepSpeed and Megatron, torchtitan, a launcher and nsys leave behind."""
     ranks = [rank(number) for number in range(RANKS)]
     yield (
         "torch",
@@ -82,6 +82,10 @@ def layouts() -> Iterator[tuple[str, dict[str, bytes]]]:
         },
     )
     yield "a launcher", {f"trace_rank-{n}.json.zst": zstd(raw) for n, raw in enumerate(ranks)}
+    nsys = public_trace("cs336-transformer-lm/a100sxm_2.7B_forward_schema3.16.sqlite.gz")
+    exported = gzip.decompress(nsys.read_bytes())
+    yield "nsys", {f"megatron_{n}.sqlite": exported for n in range(RANKS)}
+    yield "nsys of named ranks", {f"node0/report.rank{n}.sqlite": exported for n in range(RANKS)}
 
 
 def test_a_folder_is_the_ranks_of_its_last_cycle(tmp_path: Path) -> None:
