@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 LEVEL = 0.90
-NOISY = 0.04
+NOISY = 0.12
 """Share of a truth that its own rounds leave open; above it a row is counted, and not scored."""
 COLUMNS = (
     *("set", "way", "what_if", "pairs", "refused", "noisy", "median", "p90", "worst", "paced"),

@@ -44,7 +44,8 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
 
     Notes
     -----
-    Assumes: every batch costs what the recorded one costs. From the second batch on, gradients
+    Assumes: every batch costs what the recorded one costs; a model that is evaluated after the
+    update is so once per update. From the second batch on, gradients
     are added to those there are: on an accelerator three memory passes over the parameters and one
     launch per tensor. On a CPU they are still in the cache, and what the sum costs is spared: no
     new memory is written, and weights are warm that the update has not touched in between.
@@ -83,7 +84,8 @@ def per_batch(graph: Graph) -> Mask:
 
     What a step does before its first or after its last optimizer task belongs to the update
     (the end of the step's range, say) unless it is a real share of the step, or starts a backward
-    pass after it: gradients may be zeroed just before that.
+    pass after it: gradients may be zeroed just before that. A forward pass behind the update of a
+    step that had one before it evaluates the model.
     """
     tasks = graph.tasks
     update = is_in(tasks["phase"], "optimizer")
@@ -104,6 +106,9 @@ def per_batch(graph: Graph) -> Mask:
         minor = side & has_update
         share = np.bincount(key, weights=work * minor, minlength=keys)
         gone |= minor & (share < MINOR * total)[key]
+    forward = is_in(tasks["phase"], "forward")
+    trains = np.bincount(key[before & has_update & forward], minlength=keys) > 0
+    gone |= after & has_update & forward & trains[key]
     call = call_of(graph)
     gone |= (call >= 0) & gone[call]
     return ~update & ~gone

@@ -39,6 +39,31 @@ def test_what_little_follows_the_update_is_no_batch() -> None:
     assert "gradient_accumulation: adding gradients costs what it spares" in changed.notes
 
 
+def test_a_model_is_evaluated_once_per_update() -> None:
+    """A forward pass behind the update trains nothing, where one went before the backward pass."""
+    graph = literal(
+        [("fwd", "host", 0, 90, "forward"), ("bwd", "host", 0, 90, "backward"),
+         ("update", "host", 0, 9, "optimizer"), ("load", "host", 0, 50, "load"),
+         ("evaluate", "host", 0, 90, "forward")]
+    )  # fmt: skip
+    changed = check(gradient_accumulation(graph, k=2))
+
+    assert changed.tasks["name"].tolist() == [
+        "fwd", "bwd", "update", "load", "evaluate", "fwd", "bwd", "load",
+    ]  # fmt: skip
+
+
+def test_a_step_may_begin_with_its_backward_pass() -> None:
+    """What is computed behind the update is then the forward pass of the next one."""
+    graph = literal(
+        [("bwd", "host", 0, 90, "backward"), ("update", "host", 0, 9, "optimizer"),
+         ("fwd", "host", 0, 90, "forward")]
+    )  # fmt: skip
+    changed = check(gradient_accumulation(graph, k=2))
+
+    assert changed.tasks["name"].tolist() == ["bwd", "update", "fwd", "bwd", "fwd"]
+
+
 def test_what_starts_the_backward_pass_belongs_to_every_batch() -> None:
     """Gradients zeroed between forward and backward do not cut the seed of the backward off."""
     graph = literal(
