@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.accuracy.distributed.page import distributed_page
 from benchmarks.accuracy.distributed.study import run_distributed, validating_pairs
+from benchmarks.accuracy.drawn_jobs import read_table
 from benchmarks.accuracy.error_table import error_table
 from benchmarks.accuracy.intervals.how_far_off import how_far_off
 from benchmarks.accuracy.intervals.interval_coverage import judge, leave_out
@@ -51,12 +52,16 @@ def main() -> None:
     listed = read_list(STUDY)
     study = run_study(listed, STUDY.parent)
     distributed = run_distributed(listed, STUDY.parent)
-    observations = [*observe_pairs(study.pairs), *read_truth(TRUTH)]
+    truths = read_truth(TRUTH)
+    observations = [*observe_pairs(study.pairs), *truths]
     scales = fit_scales(observations)
     cells = judge_cells(distributed, scales)
-    table = join_tables(error_table(study.pairs), error_table(validating_pairs(distributed)))
+    table = join_tables(
+        error_table(study.pairs, truths), error_table(validating_pairs(distributed))
+    )
     table["interval"] = {on: scale.as_table() for on, scale in scales.items()}
-    text = page(study, table, listed["held_out_looks"], observations)
+    drawn = read_table(TRUTH)
+    text = page(study, table, listed["held_out_looks"], observations, drawn)
     write_atomically(ERRORS, toml(table).encode())
     write_atomically(PAGE, text.encode())
     write_atomically(SHORT, how_far_off([*leave_out(observations), *cells]).encode())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.accuracy.intervals.observations import observe_pairs
 from foretrace.analysis.error.prediction_interval import LEVEL
 from foretrace.analysis.evidence.evidence import FEWEST_PAIRS
 from foretrace.analysis.evidence.validated_errors import HARDWARE
@@ -20,21 +21,23 @@ from foretrace.transforms.edit.provenance import MEASURED, RULE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from benchmarks.accuracy.intervals.observations import Observation
     from foretrace.analysis.evidence.measured_pair import MeasuredPair
     from foretrace.analysis.evidence.validation_scope import Place
 
 Table = dict[str, Any]
 
 
-def error_table(pairs: Iterable[MeasuredPair]) -> Table:
-    """Return what `validated.load_table` reads, from all conclusive pairs.
+def error_table(pairs: Iterable[MeasuredPair], more: Iterable[Observation] = ()) -> Table:
+    """Return what `validated.load_table` reads, from all conclusive pairs; *more* is evidence only.
 
     Held-out pairs count as evidence only, and pairs of several transforms nowhere. Of a pair that
     compares a part of the device time, the error is a share of the step where that is known, else
     of the part: of a step it is no larger. What cannot be foreseen has its own error, and is
     evidence of nothing.
     """
-    conclusive = [pair for pair in pairs if pair.is_conclusive]
+    every = list(pairs)
+    conclusive = [pair for pair in every if pair.is_conclusive]
     judged = [pair for pair in conclusive if pair.is_foreseen and not pair.held_out]
     table: Table = {"gpu": {}, "cpu": {}}
     for (hardware, source), rows in _by_source([p for p in conclusive if not p.held_out]):
@@ -45,20 +48,20 @@ def error_table(pairs: Iterable[MeasuredPair]) -> Table:
             table[hardware][source] = errors
     missed = [abs(math.log1p(r.rule_error) / math.log1p(r.null_error)) for r in judged if r.is_big]
     table["unvalidated"] = {"missed": _quantile(missed)} if missed else {}
-    table["evidence"] = _evidence([pair for pair in conclusive if pair.is_foreseen])
+    table["evidence"] = _evidence([*observe_pairs(every), *more])
     return table
 
 
-def _evidence(pairs: Sequence[MeasuredPair]) -> Table:
-    """Return what-if → where conclusive pairs tested it alone, and how many of them are untuned.
+def _evidence(observations: Iterable[Observation]) -> Table:
+    """Return what-if → where it was tested alone, and how many of the truths are untuned.
 
-    Held-out pairs are the best of them.
+    Held-out ones are the best of them.
     """
     counts: dict[str, dict[tuple[Place, str], list[int]]] = {}
-    for (_, source), rows in _by_source(pairs):
-        for row in (row for row in rows if len(row.transforms) == 1):
-            at = counts.setdefault(row.transforms[0], {})
-            at.setdefault((row.tested_at, source), [0, 0])[row.tuned_on] += 1
+    for each in observations:
+        if len(each.what_ifs) == 1 and each.place is not None:
+            at = counts.setdefault(each.what_ifs[0], {})
+            at.setdefault((each.place, each.way), [0, 0])[each.tuned] += 1
     return {
         name: [
             {**place._asdict(), "source": source, "untuned": untuned, "tuned": tuned}

@@ -28,15 +28,16 @@ WHAT = {
 }
 
 
-def in_short(pairs: Sequence[MeasuredPair], looks: int) -> list[str]:
+def in_short(pairs: Sequence[MeasuredPair], looks: int, drawn: Sequence[str] = ()) -> list[str]:
     """Return the section: a sentence for each kind; held-out models were looked at *looks* times.
 
-    What counts is what no rule was tuned on.
+    What counts is what no rule was tuned on. Lines about *drawn* jobs come first.
     """
     found = [pair for pair in pairs if pair.is_conclusive and pair.is_foreseen]
     return [
         "## In short",
         "",
+        *drawn,
         *(f"- {_sentence(kind, rows)}" for kind, rows in _kinds(found, looks) if rows),
         TUNED,
         "",

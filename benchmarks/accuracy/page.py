@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.accuracy.constants import constants
+from benchmarks.accuracy.drawn_jobs import drawn_section, drawn_sentences
 from benchmarks.accuracy.headlines import in_short
 from benchmarks.accuracy.intervals.page import intervals
 from benchmarks.accuracy.markdown import spread_cell
@@ -23,6 +24,8 @@ from foretrace.analysis.evidence.validated_errors import HARDWARE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pandas import DataFrame
+
     from benchmarks.accuracy.error_table import Table
     from benchmarks.accuracy.intervals.observations import Observation
     from benchmarks.accuracy.rows import AccuracyStudy
@@ -36,11 +39,15 @@ BIG = f'"no change" is off > {BIG_CHANGE:.0%}'
 
 
 def page(
-    study: AccuracyStudy, table: Table, looks: int, observations: Sequence[Observation] = ()
+    study: AccuracyStudy,
+    table: Table,
+    looks: int,
+    observations: Sequence[Observation] = (),
+    drawn: DataFrame | None = None,
 ) -> str:
     """Return the accuracy page; held-out models were looked at in *looks* campaigns.
 
-    Intervals are judged by *observations*.
+    Intervals are judged by *observations*; *drawn* is the table of the truth set.
     """
     sections = [
         "# How far off it is",
@@ -50,9 +57,10 @@ def page(
         "[How far off is it for my kind of question?](how-far-off.md) is the short form.",
         "",
         *_absent(study),
-        *in_short(study.pairs, looks),
+        *in_short(study.pairs, looks, drawn_sentences(drawn)),
         PICTURE,
         "",
+        *drawn_section(drawn),
         *_by_what_if(study.pairs, looks),
         *public_pairs(study),
         *other_devices(study.pairs),

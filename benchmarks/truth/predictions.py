@@ -17,6 +17,7 @@ from benchmarks.truth.campaign import CALIBRATION, RECORDING, Visit, described
 from benchmarks.truth.plain_plan import PROCESSES
 from benchmarks.truth.spec import BASE, Side, sides_of
 from benchmarks.truth.ways import WAYS
+from foretrace.analysis.evidence.validation_scope import describe_cpu
 from foretrace.analysis.prediction import predict
 from foretrace.analysis.unchanged.doubts import name_doubts
 from foretrace.errors import ForetraceError
@@ -139,9 +140,10 @@ class _Recorded:
     def __init__(self, visit: Visit) -> None:
         self.graph: Graph | None = None
         self.calibration: Calibration | None = None
-        self.why = ""
+        self.why = self.hardware = ""
         try:
             self.graph = build(load(visit.folder / RECORDING))
+            self.hardware = describe_cpu(self.graph)
             if (visit.folder / CALIBRATION).exists():
                 self.calibration = read_calibration(visit.folder / CALIBRATION)
         except (ForetraceError, OSError) as error:
@@ -149,7 +151,7 @@ class _Recorded:
 
     def predict(self, side: Side) -> dict[str, Any]:
         """Return the columns of both ways to predict *side*."""
-        columns: dict[str, Any] = {}
+        columns: dict[str, Any] = {"hardware": self.hardware}
         for way, calibration in zip(WAYS, (None, self.calibration), strict=True):
             if self.graph is None or (way == "calibrated" and calibration is None):
                 found = {"refused": self.why or "no calibration"}

@@ -24,28 +24,30 @@ LEVEL = 0.90
 NOISY = 0.12
 """Share of a truth that its own rounds leave open; above it a row is counted, and not scored."""
 COLUMNS = (
-    *("set", "way", "what_if", "pairs", "refused", "noisy", "median", "p90", "worst", "paced"),
+    *("set", "way", "what_if", "pairs", "refused", "noisy"),
+    *("noise", "median", "p90", "worst", "paced"),
     *("holds", "validated_holds", "width", "constant", "sign", "clear"),
 )
-"""Errors are shares of the true step. ``paced``: median if the recorder's step had been the plain
-one. ``holds`` and ``validated_holds``: share of intervals that hold. ``width``: mean half width of
-intervals, as a share of the prediction; ``constant``: the least one for all of which as many as
-the level says hold. ``sign``: right direction among the ``clear`` pairs, which change by more than
-their noise."""
+"""``noise`` is the median of what truths leave open. Errors are shares of the true step.
+``paced``: median if the recorder's step had been the plain one. ``holds`` and ``validated_holds``:
+share of intervals that hold. ``width``: mean half width of intervals, as a share of the prediction;
+``constant``: the least one for all of which as many as the level says hold. ``sign``: right
+direction among the ``clear`` pairs, which change by more than their noise."""
 
 
 def score(table: pd.DataFrame) -> pd.DataFrame:
     """Return the figures of *table*, a row for each set, way and what-if."""
     rows = [
         {"set": name, "way": way, "what_if": what_if, **figures(part, way)}
-        for name, of_set in _sets(table)
+        for name, of_set in sets(table)
         for way in WAYS
         for what_if, part in _parts(of_set)
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
-def _sets(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+def sets(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield what was tuned on, and what was held out once it was looked at."""
     yield "tuned", table[~table["held_out"]]
     if "rules_ns" in table and table.loc[table["held_out"], "rules_ns"].notna().any():
         yield "held out", table[table["held_out"]]
@@ -85,6 +87,7 @@ def figures(table: pd.DataFrame, way: str) -> dict[str, float]:
     right = np.sign(said / quiet[f"{way}_from_ns"] - 1) == np.sign(change)
     return {
         **counts,
+        "noise": quiet["noise"].median(),
         "median": error.median(),
         "p90": error.quantile(LEVEL),
         "worst": error.max(),

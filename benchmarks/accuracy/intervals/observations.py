@@ -15,7 +15,7 @@ from benchmarks.truth.score import NOISY
 from benchmarks.truth.ways import WAYS
 from foretrace.analysis.error.difficulty import BY_RULE, TIMED, Difficulty, describe_difficulty
 from foretrace.analysis.error.prediction_interval import step_interval
-from foretrace.analysis.evidence.validation_scope import STEP
+from foretrace.analysis.evidence.validation_scope import STEP, Place
 from foretrace.transforms.edit.provenance import MEASURED, RULE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Observation:
     interval holds anyway on that side, as |ln|: the recorded steps vary, the unchanged replay
     misses. ``way`` is "measured" where operators of the job were timed, else "rule". An
     architecture that is ``tuned`` was known to whoever chose rules and constants; one that is
-    ``held_out`` is never fitted on.
+    ``held_out`` is never fitted on. ``place`` is what the truth tells of.
     """
 
     architecture: str
@@ -52,6 +52,7 @@ class Observation:
     tuned: bool = False
     held_out: bool = False
     source: str = INTERLEAVED
+    place: Place | None = None
 
     @property
     def excess(self) -> float:
@@ -85,6 +86,7 @@ def _observe(pair: MeasuredPair) -> Observation:
         measure=pair.measure,
         tuned=pair.tuned_on,
         held_out=pair.held_out,
+        place=pair.tested_at,
     )
 
 
@@ -134,4 +136,5 @@ def _observe_row(row: dict[str, Any], way: str) -> Observation | None:
         tuned=not row["held_out"],
         held_out=bool(row["held_out"]),
         source=PLAIN,
+        place=Place("cpu", row["hardware"]),
     )

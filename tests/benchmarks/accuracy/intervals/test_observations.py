@@ -23,6 +23,7 @@ ROW = {
     "noise": 0.01,
     "after_ns": 55.0,
     "recorded_steps_ns": [100, 100],
+    "hardware": "AMD CPU without 16-bit products",
     "rules_ns": 50.0,
     "rules_change_share": -0.5,
     "rules_replay_error": 0.0,
