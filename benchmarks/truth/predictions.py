@@ -7,6 +7,7 @@ rule nothing is measured again. Those of held-out architectures are made only wh
 from __future__ import annotations
 
 import json
+import math
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -88,8 +89,10 @@ def read_truth(visit: Visit) -> dict[str, Any]:
 def compare_sides(truth: dict[str, Any], name: str) -> dict[str, Any]:
     """Return how long steps of base and *name* were: every time, means, their ratio, its noise.
 
-    Each turn of a side stands against the turns of the base in the same round. ``noise`` is the
-    share that the ratio may be off: two standard errors over the rounds of all processes.
+    In each process the mean of all steps of a side stands against that of the base: the median of
+    its rounds would be too low, since a round has more turns of the base, and what disturbs only
+    makes a turn longer. ``noise`` is the share that the ratio may be off: two standard errors over
+    the rounds of all processes.
     """
     if problem := truth["errors"].get(name) or truth["errors"].get(BASE):
         return {"problem": problem, "others": truth["others"]}
@@ -109,7 +112,7 @@ def compare_sides(truth: dict[str, Any], name: str) -> dict[str, Any]:
     return {
         "problem": "",
         "base_ns": before_ns,
-        "after_ns": before_ns * float(np.exp(np.median(ratios))),
+        "after_ns": before_ns * math.exp(fmean(_ratio_of_means(paired, name).values())),
         "noise": 2 * float(np.std(ratios, ddof=1)) / len(ratios) ** 0.5 if len(ratios) > 1 else 1.0,
         "base_steps_ns": base,
         "after_steps_ns": after,
@@ -118,6 +121,18 @@ def compare_sides(truth: dict[str, Any], name: str) -> dict[str, Any]:
         "cpu_per_wall": sum(b["cpu_ns"] for b in own) / sum(sum(b["step_ns"]) for b in own),
         "others": truth["others"],
     }
+
+
+def _ratio_of_means(
+    rounds: dict[tuple[int, int], dict[str, list[list[int]]]], name: str
+) -> dict[int, float]:
+    """Return for each process ln of the mean step of side *name* over that of the base."""
+    every: dict[int, dict[str, list[int]]] = {}
+    for (process, _), sides in rounds.items():
+        steps = every.setdefault(process, {name: [], BASE: []})
+        for side, known in steps.items():
+            known += [ns for turn in sides[side] for ns in turn]
+    return {process: math.log(fmean(of[name]) / fmean(of[BASE])) for process, of in every.items()}
 
 
 def _recorded_step(visit: Visit) -> dict[str, Any]:

@@ -97,6 +97,18 @@ def test_sides_are_compared_round_by_round() -> None:
     assert compare_sides(truth, "compile")["problem"] == "not measured"
 
 
+def test_what_disturbs_a_turn_now_and_then_is_in_no_ratio() -> None:
+    """Equal sides are equal, though a round has more turns of the base than of another side."""
+    rounds = [(10, 10, 20, 10), (10, 20, 10, 10), (20, 10, 10, 20)]
+    blocks = [
+        {"side": side, "block": block, "process": 0, "step_ns": [ns], "faults": 2, "cpu_ns": ns}
+        for block, (*base, amp) in enumerate(rounds)
+        for side, ns in [*(("base", ns) for ns in base), ("amp", amp)]
+    ]
+    found = compare_sides({"blocks": blocks, "errors": {}, "others": 0.0}, "amp")
+    assert found["after_ns"] == pytest.approx(found["base_ns"])
+
+
 def test_held_out_jobs_are_not_predicted_without_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
