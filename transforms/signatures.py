@@ -28,6 +28,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
     "list": (list, tuple),
 }
+LARGEST = 1 << 63
 
 
 def describe_what_if(name: str, function: Transform) -> dict[str, Any]:
@@ -107,6 +108,19 @@ def _check_type(name: str, parameter: inspect.Parameter, value: Any) -> None:
         raise TransformError(
             f"{name}: {parameter.name}={value!r} has the wrong type; give {type_of(parameter)}"
         )
+    if _is_beyond(value):
+        raise TransformError(
+            f"{name}: {parameter.name} is out of range: a number of more than 64 bits"
+        )
+
+
+def _is_beyond(value: Any) -> bool:
+    """Tell whether *value* is, or holds, a whole number that no table can hold."""
+    if isinstance(value, dict):
+        return _is_beyond([*value, *value.values()])
+    if isinstance(value, list | tuple | set):
+        return any(map(_is_beyond, value))
+    return isinstance(value, int) and not -LARGEST <= value < LARGEST
 
 
 def _fits(declared: str, value: Any) -> bool:

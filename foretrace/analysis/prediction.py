@@ -18,7 +18,7 @@ from foretrace.analysis.error.prediction_interval import find_interval, step_int
 from foretrace.analysis.evidence.evidence import UNVALIDATED
 from foretrace.analysis.evidence.validated_errors import list_cost_sources, validated_error
 from foretrace.analysis.evidence.validation_scope import describe_place
-from foretrace.analysis.unchanged.baseline import replay_scenario, run_experiment
+from foretrace.analysis.unchanged.baseline import FARTHEST, replay_scenario, run_experiment
 from foretrace.analysis.unchanged.doubts import name_doubts
 from foretrace.analysis.unchanged.measured_step import Measured
 from foretrace.analysis.warnings import warn
@@ -170,12 +170,17 @@ def predict_from(experiment: Experiment) -> Prediction:
     Raises
     ------
     TransformError
-        The recorded step has no work, or none is left.
+        The recorded step has no work, none is left, or the step after has nothing to do with it.
     """
     baseline, after = experiment.baseline, experiment.after
     baseline.require_work()
     if after.step_ns <= 0:
         raise TransformError("nothing is left of the step after the change; use a smaller change")
+    if not 1 / FARTHEST <= experiment.ratio <= FARTHEST:
+        raise TransformError(
+            f"the step would take {experiment.ratio:.3g} times as long: no recording tells of "
+            "steps a thousand times longer or shorter; use a smaller change"
+        )
     graph, changed, measured = baseline.graph, experiment.changed, baseline.measured
     place = describe_place(graph, changed, (baseline.critical_path, experiment.critical_path))
     error = validated_error(list_cost_sources(experiment.scenario, changed), place)

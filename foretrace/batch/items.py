@@ -26,6 +26,7 @@ from foretrace.tracer.lab.pairs.read_archive import (
 from foretrace.transforms.foreign_scenario import parse_foreign_scenario
 from foretrace.transforms.measured.calibration import calibration_path
 from foretrace.transforms.scenario import parse_scenario
+from foretrace.util.text_file import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,7 +153,7 @@ def add_digest(recording: Recording) -> Recording:
     """Return *recording* with a digest of its content, or the reason why there is none."""
     try:
         return replace(recording, digest=_digest_of(recording))
-    except (OSError, KeyError, TraceError) as error:
+    except (OSError, KeyError, ValueError) as error:
         return replace(recording, problem=_why(error, Path(recording.files[0])))
 
 
@@ -253,7 +254,10 @@ def _expand(pattern: str, folder: Path) -> list[Path]:
     root, inside = (
         (Path(path.anchor), path.relative_to(path.anchor)) if path.anchor else (folder, path)
     )
-    return sorted(root.glob(str(inside))) or [root / inside]
+    try:
+        return sorted(root.glob(str(inside))) or [root / inside]
+    except (OSError, ValueError, RecursionError):  # no file has such a name
+        return [root / inside]
 
 
 def _digest_of(recording: Recording) -> str:
@@ -261,7 +265,7 @@ def _digest_of(recording: Recording) -> str:
         paths = [Path(name) for name in recording.files]
         beside = calibration_path(paths[0])
         after = [] if recording.after is None else [Path(recording.after)]
-        parts = [*paths, *([beside] if beside.is_file() else []), *after]
+        parts = [*paths, *([beside] if is_file(beside) else []), *after]
         return digest(*(_file_digest(path).encode() for path in parts))
     files = read_members(recording.files[0])
     stored = stored_pair(files, recording.pair, Path(recording.files[0]))
@@ -272,6 +276,8 @@ def _digest_of(recording: Recording) -> str:
 
 
 def _file_digest(path: Path) -> str:
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise TraceError(f"{path}: no regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
@@ -280,7 +286,7 @@ def _named_files(item: Item) -> Iterator[str]:
     """Yield a digest of each file that a what-if is defined in, or has as a parameter."""
     for what_if in scenario_of(item):
         texts = [what_if.name.rpartition(":")[0], *map(str, what_if.parameters.values())]
-        yield from (_file_digest(Path(text)) for text in texts if text and Path(text).is_file())
+        yield from (_file_digest(Path(text)) for text in texts if is_file(text))
 
 
 def _stem(path: Path) -> str:

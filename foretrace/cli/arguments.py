@@ -77,12 +77,13 @@ def graph_of(trace: Path, step: str | None = None) -> Graph:
 def calibration_for(trace: Path, given: str | None) -> Calibration | None:
     """Read the calibration *given*, or the one beside *trace*, if any."""
     from foretrace.transforms.measured.calibration import calibration_path, read_calibration
+    from foretrace.util.text_file import is_file
 
     if given == "none":
         return None
     if given is not None:
         return read_calibration(given)
-    is_there = bool(trace.name) and calibration_path(trace).is_file()
+    is_there = bool(trace.name) and is_file(calibration_path(trace))
     return read_calibration(calibration_path(trace)) if is_there else None
 
 

@@ -49,7 +49,7 @@ def read_content(path: Path, wanted: str) -> npt.NDArray[Any] | str:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise RefusedError("is neither text in UTF-8 nor an array of NumPy") from None
-    except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
+    except (ValueError, OSError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         reason = " ".join(str(error).split())
         raise RefusedError(f"is no array that can be read ({reason})") from None
     if not text.strip():
@@ -104,7 +104,7 @@ def number_of(row: tuple[str, dict[str, str]], column: str, *, is_whole: bool = 
 def name_file(path: Path) -> Iterator[None]:
     """Put *path* before what is refused inside."""
     try:
-        with within_means("it", RefusedError):
+        with within_means("its content", RefusedError):
             yield
     except RefusedError as error:
         raise RefusedError(f"{path}: {error}") from None

@@ -28,6 +28,7 @@ from foretrace.job.runtime.recorded_steps import (
     total_of,
 )
 from foretrace.job.runtime.report import RuntimeQuestion, forecast_job
+from foretrace.util.text_file import is_file
 from foretrace.util.toml_file import read_toml
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def read_job_description(path: Path) -> JobDescription:
         if (name_of := getattr(description, name)) is not None
     }
     for name, place in beside.items():
-        if not Path(place).is_file():
+        if not is_file(place):
             raise RefusedError(f"{path}: {name}: there is no file {place}")
     return msgspec.structs.replace(description, **beside)
 

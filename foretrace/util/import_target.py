@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.util.text_file import is_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
@@ -57,7 +59,7 @@ def first_line(error: BaseException) -> str:
 
 def _imported(where: str, target: str, what: str, error: type[ForetraceError]) -> ModuleType:
     path = Path(where)
-    if where.endswith(".py") and not path.is_file():
+    if where.endswith(".py") and not is_file(path):
         raise error(f"{path} is no file: give the path of the script that defines the {what}")
     try:
         return _from_file(path) if where.endswith(".py") else importlib.import_module(where)

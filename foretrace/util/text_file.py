@@ -6,6 +6,7 @@ others are refused before they take memory.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,11 @@ _STRING = re.compile(
 )
 """Of TOML, and comments; one that does not end goes to the end, where reading stops as well."""
 _DOTTED = re.compile(r"[\w-]+(?:[ \t]*\.[ \t]*[\w-]+)*")
+
+
+def is_file(path: str | Path) -> bool:
+    """Tell whether *path* is a regular file; a name that no file can have is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises where a name is too long
 
 
 def read_text(path: Path, error: type[ForetraceError]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sqlite3
 import subprocess
@@ -10,17 +11,25 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from foretrace.analysis.prediction import predict
+from foretrace.batch.config import read_study
+from foretrace.batch.items import list_items
 from foretrace.batch.rows import write_rows
 from foretrace.cli.app import run
-from foretrace.errors import ForetraceError, TransformError
+from foretrace.errors import ForetraceError, RefusedError, TransformError
 from foretrace.graph.build import build
+from foretrace.job.convergence.loss_log import read_losses
+from foretrace.job.whole import read_job_description
 from foretrace.tracer.readers.load import load
+from foretrace.transforms.cluster.cost_tables import read_table
+from foretrace.transforms.cluster.file import read_cluster
 from foretrace.transforms.scenario import load_scenario, parse_scenario
 from foretrace.util.toml_file import read_toml
-from tests.fuzz.seeds import seeds
+from tests.fuzz.seeds import parquet_parts, seeds
+from tests.support.jobs.simple import gpu_job
 from tests.support.paths import SHARED
 from tests.support.recordings.pairs import result_row
 
@@ -119,3 +128,67 @@ def test_the_numpy_array_of_a_stranger_is_not_unpickled(tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(content.getvalue())
 
     assert run(["job", "convergence", str(tmp_path / "x.npy"), "--loss", "1"]) != 0
+
+
+@pytest.mark.parametrize("name", ["9" * 300, "x/" * 3000, "a\0b"])
+def test_names_that_no_file_can_have_name_none(name: str, tmp_path: Path) -> None:
+    """Of a recording, a cluster, code, and the samples of a job."""
+    path = tmp_path / "file.toml"
+    path.write_text(f"scenarios = ['amp']\n[[trace]]\npath = {json.dumps(name)}", "utf-8")
+    (item,) = list_items(read_study(path), tmp_path)
+    path.write_text(f"steps = 9\nsamples = {json.dumps(name)}", "utf-8")
+
+    assert item.recording.problem
+    with pytest.raises(RefusedError, match="there is no file"):
+        read_job_description(path)
+    with pytest.raises(TransformError, match="no cluster is called"):
+        read_cluster(name)
+    with pytest.raises(TransformError, match="is no file"):
+        parse_scenario([f"{name}.py:f"])
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no device without end here")
+def test_a_device_without_end_is_no_recording(tmp_path: Path) -> None:
+    """Neither in a study, whose files are hashed before they are read."""
+    path = tmp_path / "study.toml"
+    path.write_text("scenarios = ['amp']\n[[trace]]\npath = '/dev/zero'", "utf-8")
+    (item,) = list_items(read_study(path), tmp_path)
+
+    assert item.recording.problem == "/dev/zero: no regular file"
+
+
+def test_numbers_that_no_table_can_hold_are_refused() -> None:
+    """In a what-if, alone or in a list, whatever it would do with them."""
+    for text in ("gist(lossy_bits=1{})", "batch_size(n=-1{})", "batch_size(n=4, other=[[1{}]])"):
+        with pytest.raises(TransformError, match=r"more than 64 bits|wrong type"):
+            parse_scenario([text.replace("{}", 200 * "0")])
+
+
+def test_steps_a_thousand_times_longer_are_not_predicted() -> None:
+    """Nor shorter: a recording tells nothing of them."""
+    graph = gpu_job()
+    assert predict(graph, ["faster_kernels(pattern='.', speedup=0.01)"]).predicted_ns > 0
+    with pytest.raises(TransformError, match="times as long: no recording tells"):
+        predict(graph, ["faster_kernels(pattern='.', speedup=1e-9)"])
+
+
+def test_the_sizes_of_an_array_are_not_believed(tmp_path: Path) -> None:
+    """Of more numbers than bits can count, or than there are bytes."""
+    header = "{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }\n"
+    for size in (10**30, 10**12):
+        text = (header % size).encode()
+        content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+        (tmp_path / "x.npy").write_bytes(content)
+        with pytest.raises(RefusedError, match=r"x\.npy"):
+            read_losses(tmp_path / "x.npy")
+
+
+def test_what_a_table_says_of_its_format_stays_in_one_line(tmp_path: Path) -> None:
+    """Costs of collectives whose metadata hold a line break there."""
+    table, metadata = parquet_parts(seeds()["costs"])
+    (key,) = metadata
+    told = {**json.loads(metadata[key]), "format": "\n"}
+    changed = table.replace_schema_metadata({key: json.dumps(told)})
+    pq.write_table(changed, tmp_path / "costs.parquet")
+    with pytest.raises(ForetraceError, match=r"of format '\\n'"):
+        read_table(tmp_path / "costs.parquet")

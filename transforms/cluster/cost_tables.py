@@ -138,7 +138,7 @@ def read_table(path: str | Path) -> CollectiveTable:
     if not isinstance(metadata, dict) or metadata.get("what") != WHAT:
         raise TraceError(f"{name}: a Parquet file, but no table of collectives")
     if metadata.get("format") != FORMAT:
-        raise TraceError(f"{name}: of format {metadata.get('format')}, this reads {FORMAT}")
+        raise TraceError(f"{name}: of format {metadata.get('format')!r}, this reads {FORMAT}")
     missing = [c.name for c in COLLECTIVE_COLUMNS if c.name not in content.column_names]
     if missing:
         raise TraceError(f"{name}: lacks the column {missing[0]!r}")

@@ -26,7 +26,7 @@ from foretrace.transforms.cluster.model import (
     Start,
     positive,
 )
-from foretrace.util.text_file import parse_toml, read_text
+from foretrace.util.text_file import is_file, parse_toml, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -56,7 +56,7 @@ def read_cluster(name_or_path: str) -> Cluster:
     if name_or_path in presets():
         return _preset(name_or_path)
     path = Path(name_or_path)
-    if path.suffix != ".toml" and not path.is_file():
+    if path.suffix != ".toml" and not is_file(path):
         near = get_close_matches(name_or_path, presets(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(presets())}"
         raise TransformError(f"no cluster is called {name_or_path!r}: {hint}")

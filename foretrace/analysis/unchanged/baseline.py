@@ -41,7 +41,7 @@ CHANGING_TRANSFERS = frozenset({"network", "faster_kernels"})
 
 
 FARTHEST = 1000.0
-"""Times by which a replay may miss the recorded step before nothing is said at all."""
+"""Times by which a replay may be off the recorded step before nothing is said at all."""
 
 
 @dataclass(frozen=True)
