@@ -109,7 +109,8 @@ def read_job_description(path: Path) -> JobDescription:
     }
     for name, place in beside.items():
         if not is_file(place):
-            raise RefusedError(f"{path}: {name}: there is no file {place}")
+            shown = place if place.isprintable() else repr(place)
+            raise RefusedError(f"{path}: {name}: there is no file {shown}")
     return msgspec.structs.replace(description, **beside)
 
 

@@ -19,13 +19,14 @@ from foretrace.batch.config import read_study
 from foretrace.batch.items import list_items
 from foretrace.batch.rows import write_rows
 from foretrace.cli.app import run
-from foretrace.errors import ForetraceError, RefusedError, TransformError
+from foretrace.errors import ForetraceError, RefusedError, TraceError, TransformError
 from foretrace.graph.build import build
 from foretrace.job.convergence.loss_log import read_losses
 from foretrace.job.whole import read_job_description
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.cluster.cost_tables import read_table
 from foretrace.transforms.cluster.file import read_cluster
+from foretrace.transforms.collectives.nccl_tests_log import read_log
 from foretrace.transforms.scenario import load_scenario, parse_scenario
 from foretrace.util.toml_file import read_toml
 from tests.fuzz.seeds import parquet_parts, seeds
@@ -130,7 +131,7 @@ def test_the_numpy_array_of_a_stranger_is_not_unpickled(tmp_path: Path) -> None:
     assert run(["job", "convergence", str(tmp_path / "x.npy"), "--loss", "1"]) != 0
 
 
-@pytest.mark.parametrize("name", ["9" * 300, "x/" * 3000, "a\0b"])
+@pytest.mark.parametrize("name", ["9" * 300, "x/" * 3000, "a\0b", "a\nb"])
 def test_names_that_no_file_can_have_name_none(name: str, tmp_path: Path) -> None:
     """Of a recording, a cluster, code, and the samples of a job."""
     path = tmp_path / "file.toml"
@@ -139,8 +140,9 @@ def test_names_that_no_file_can_have_name_none(name: str, tmp_path: Path) -> Non
     path.write_text(f"steps = 9\nsamples = {json.dumps(name)}", "utf-8")
 
     assert item.recording.problem
-    with pytest.raises(RefusedError, match="there is no file"):
+    with pytest.raises(RefusedError, match="there is no file") as refused:
         read_job_description(path)
+    assert str(refused.value).isprintable()
     with pytest.raises(TransformError, match="no cluster is called"):
         read_cluster(name)
     with pytest.raises(TransformError, match="is no file"):
@@ -192,3 +194,11 @@ def test_what_a_table_says_of_its_format_stays_in_one_line(tmp_path: Path) -> No
     pq.write_table(changed, tmp_path / "costs.parquet")
     with pytest.raises(ForetraceError, match=r"of format '\\n'"):
         read_table(tmp_path / "costs.parquet")
+
+
+def test_a_rate_of_nan_tells_no_number_of_ranks(tmp_path: Path) -> None:
+    """A log of nccl-tests that lists no ranks, whose bandwidths would tell them."""
+    lines = [line for line in seeds()["nccl-log"].decode().splitlines() if "Rank " not in line]
+    (tmp_path / "log").write_text("\n".join(lines).replace("21.40", "nan"), "utf-8")
+    with pytest.raises(TraceError, match="how many ranks"):
+        read_log(tmp_path / "log")

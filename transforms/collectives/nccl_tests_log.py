@@ -167,9 +167,10 @@ def _ranks_by_bandwidth(test: _Test) -> int:
     per_rank = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
     whole = per_rank.get(test.kind or "")
     best = max(_numbers(line, test.block) or [(0.0, 0.0, 0.0)] for line in test.lines)[0]
-    if whole is None or best[1] < WORTH_CHECKING or best[2] >= whole * best[1]:
+    if whole is None or not best[1] >= WORTH_CHECKING:  # nan is neither
         return 0
-    return round(1 / (1 - best[2] / best[1] / whole))
+    share = best[2] / best[1] / whole
+    return round(1 / (1 - share)) if share < 1 else 0
 
 
 def _entries(test: _Test, topology: str, ranks: int, left_out: Counter[str]) -> Iterator[CostEntry]:
