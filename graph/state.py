@@ -114,6 +114,61 @@ class SeenLoader(NamedTuple):
     alike: bool = False
 
 
+MEMORY_PARTS = (
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "activations",
+    "inputs",
+    "temporary",
+    "update",
+    "other",
+)
+"""Who holds memory: parameters with buffers, gradients, states of the optimizer, what forward keeps
+for backward, batches, what a phase takes and gives back, the same in the optimizer, and what is not
+known to be any of these."""
+
+
+class Allocations(NamedTuple):
+    """What an allocator's events showed, at moments in order of time.
+
+    ``held`` has, per moment, the bytes of each of `MEMORY_PARTS`, as far as they were taken while
+    events were recorded; ``before`` are those held all along (None: unknown), ``left`` what the
+    events take more than they give back. ``device`` is −1 for the host.
+    """
+
+    device: int
+    start_ns: tuple[int, ...]
+    phases: tuple[str, ...]
+    held: tuple[tuple[float, ...], ...]
+    left: float
+    before: float | None
+
+
+class ActivationChange(NamedTuple):
+    """What a what-if does to tensors that forward keeps for backward, of ``kinds`` (none: all).
+
+    Each takes ``factor`` times its bytes; ``encoded`` ones lie in full beside that while they are
+    written and read. With ``ahead`` they lie on the device only until the layer so many later runs,
+    and from so many layers before they are needed. Of ``calls``, paths of modules ("" is the whole
+    network), only the input is kept and the rest computed again.
+    """
+
+    kinds: tuple[str, ...] = ()
+    factor: float = 1.0
+    encoded: bool = False
+    ahead: int | None = None
+    calls: tuple[str, ...] = ()
+
+
+class MemoryChange(NamedTuple):
+    """What a what-if does to one of `MEMORY_PARTS`: bytes times ``factor``, and ``added`` ones."""
+
+    part: str
+    factor: float = 1.0
+    added: float = 0.0
+
+
 def _says(meaning: str, unit: str = "") -> dict[str, str]:
     """Return what the schema page says of a field."""
     return {"meaning": meaning, "unit": unit}
@@ -163,9 +218,18 @@ class JobState:
         default=(),
         metadata=_says("classes of fp32 kernels moved to TF32 by a what-if; they keep their names"),
     )
-    kept_activations: tuple[tuple[tuple[str, ...], float], ...] = field(
+    kept_activations: tuple[ActivationChange, ...] = field(
+        default=(), metadata=_says("what what-ifs did to the activations, in order")
+    )
+    memory_changes: tuple[MemoryChange, ...] = field(
         default=(),
-        metadata=_says("what what-ifs did to the activations: kinds (none: all) and factor"),
+        metadata=_says("what what-ifs did to other parts of the memory than activations"),
+    )
+    gradients_stay: bool = field(
+        default=False, metadata=_says("gradients of one pass are still there in the next")
+    )
+    allocations: Allocations | None = field(
+        default=None, metadata=_says("who holds memory, where an allocator's events were recorded")
     )
     updates: tuple[OptimizerUpdate, ...] = field(
         default=(),

@@ -46,7 +46,8 @@ EVENT_COLUMNS = (
         "correlation",
         "int64",
         "",
-        "joins a runtime call with what it put on a device, within a rank",
+        "joins a runtime call with what it put on a device, within a rank; address of a memory"
+        " event",
     ),
     Column(
         "external_id", "int64", "", "joins an op with the runtime calls and device work under it"
@@ -62,7 +63,12 @@ EVENT_COLUMNS = (
     ),
     Column("shapes", "category", "", "input shapes of an op, compact JSON: [[32,3,224,224],[]]"),
     Column("dtypes", "category", "", 'input dtypes of an op, compact JSON: ["float",""]'),
-    Column("bytes", "float64", "B", "moved by a memcpy, memset, collective or memory event"),
+    Column(
+        "bytes",
+        "float64",
+        "B",
+        "moved by a memcpy, memset or collective; taken by a memory event, below 0 if given back",
+    ),
     Column("flops", "float64", "FLOP", "of an op, as the profiler counted it"),
     Column("blocks", "int64", "", "thread blocks in a kernel's grid"),
     Column("block_threads", "int32", "", "threads in a block"),

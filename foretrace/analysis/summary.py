@@ -14,6 +14,7 @@ import numpy as np
 from foretrace.analysis.rank_pace import RankPace, rank_paces
 from foretrace.analysis.unchanged.baseline import replay_baseline
 from foretrace.analysis.unchanged.identity import Identity, identity_from
+from foretrace.analysis.utilisation import Utilisation, utilise
 from foretrace.errors import ForetraceError
 from foretrace.graph.build import build
 from foretrace.graph.model import DEVICE_KINDS
@@ -37,7 +38,8 @@ class Steps:
 
     ``phases_ns`` is work on the host and on the device by phase; ``edges`` counts the
     dependencies by (kind, rule that inferred it). ``memory`` is the device memory at the peak,
-    ``memory_bytes`` what the device has. ``paces`` tells of several ranks who waits for whom.
+    ``memory_bytes`` what the device has, ``utilisation`` how well it is used.
+    ``paces`` tells of several ranks who waits for whom.
     """
 
     count: int
@@ -48,6 +50,7 @@ class Steps:
     event_overhead_ns: float
     memory: Memory | None
     memory_bytes: float | None
+    utilisation: Utilisation | None
     paces: tuple[RankPace, ...] = ()
 
 
@@ -127,6 +130,7 @@ def _steps(trace: Trace, pattern: str | None) -> tuple[Steps | None, str | None]
             event_overhead_ns=graph.platform.event_overhead_ns,
             memory=peak_memory(graph),
             memory_bytes=capacity_bytes(graph),
+            utilisation=utilise(graph, baseline.measured.step_ns),
             paces=rank_paces(baseline.timeline) if len(trace.meta.ranks) > 1 else (),
         ),
         None,

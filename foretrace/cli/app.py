@@ -19,6 +19,7 @@ from foretrace.cli.diff import diff
 from foretrace.cli.failure import INTERRUPTED, exit_code, interrupt, open_nowhere
 from foretrace.cli.import_nccl_tests import import_nccl_tests
 from foretrace.cli.job.app import app as job
+from foretrace.cli.memory import memory
 from foretrace.cli.page import export, report, serve
 from foretrace.cli.predict import list_transforms, validate, whatif
 from foretrace.cli.record import PASSED_ON, record, record_pairs
@@ -82,6 +83,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "record-pairs": record_pairs,
     "import": import_traces,
     "summary": summary,
+    "memory": memory,
     "replay": replay,
     "whatif": whatif,
     "validate": validate,

@@ -13,10 +13,12 @@ from foretrace.analysis.error.prediction_interval import LEVEL
 from foretrace.analysis.evidence.validated_errors import find_row, list_cost_sources, load_table
 from foretrace.analysis.explain import explain_from, sum_path_by_cause
 from foretrace.analysis.sensitivity import sensitivity_from
+from foretrace.analysis.utilisation import utilise
 from foretrace.graph.views import lane_names
 from foretrace.page.timeline import NAME_WIDTH, SORTS, timeline_data
 from foretrace.report.forms import as_keys
 from foretrace.report.number_format import NS_PER_MS, ms, percent
+from foretrace.report.utilisation import utilisation_keys
 from foretrace.util.short_name import short
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ def view(experiment: Experiment) -> dict[str, Any]:
         "path": {label: _segments(each) for label, each in shown.items()},
         "timelines": [timeline_data(each, label) for label, each in shown.items()],
         "sorts": list(SORTS),
+        "use": utilisation_keys(utilise(baseline.graph, baseline.measured.step_ns)),
         "replay_error_pct": percent(before.step_ns / baseline.measured.step_ns - 1),
         "measured_steps_ms": [ms(ns) for ns in baseline.measured.samples_ns],
         "level_pct": percent(LEVEL),

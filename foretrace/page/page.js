@@ -4,7 +4,7 @@ function show(data) {
   document.getElementById("top").replaceChildren(...head(data));
   const main = document.getElementById("main");
   const place = document.getElementById("shown") ?? main.appendChild(el("div", { id: "shown" }));
-  place.replaceChildren(...[doubtsSection(data)].filter(Boolean), headline(data), ...(data.whole_job ? [jobSection(data)] : []), timelineSection(data), limitsSection(data), breakdownSection(data), notesSection(data), evidenceSection(data));
+  place.replaceChildren(...[doubtsSection(data)].filter(Boolean), headline(data), ...(data.whole_job ? [jobSection(data)] : []), timelineSection(data), limitsSection(data), ...[useSection(data)].filter(Boolean), breakdownSection(data), notesSection(data), evidenceSection(data));
 }
 
 function showOutlook(place, { advice, sensitivity }) {

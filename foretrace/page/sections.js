@@ -59,6 +59,19 @@ function breakdownSection(data) {
     choices("by", "By:", [["cause", "kind of work"], ["phase", "phase"], ["module", "module"]], pick), place);
 }
 
+// of the job as recorded: nothing is said of what the recording does not tell
+function useSection({ use }) {
+  if (!use) return null;
+  const share = (pct) => `${pct.toPrecision(3)} %`, reached = (rate, peak) => rate === null ? "" : `${rate.toPrecision(4)}${peak ? ` (${share(100 * rate / peak)})` : ""}`;
+  const facts = [`The device works for ${share(use.busy_pct)} of a step.`];
+  if (use.sm_idle_pct !== null) facts.push(`Multiprocessors have no block for ${share(use.sm_idle_pct)} of the kernels' time.`);
+  if (use.communication_ms) facts.push(`Communication takes ${time(use.communication_ms)}, beside ${time(use.exposed_communication_ms)} of which nothing runs.`);
+  if (use.mfu_pct !== null) facts.push(`Model FLOPs utilisation: ${share(use.mfu_pct)} of ${use.peak_tflops} TFLOP/s in ${use.precision}; with what is computed again ${share(use.hfu_pct)}.`);
+  const rows = use.kernel_classes.filter((each) => each.tflops || each.gbps).map((each) => [each.class, time(each.ms), reached(each.tflops, each.peak_tflops), reached(each.gbps, each.peak_gbps)]);
+  return section("use", "Use of the device, as recorded", list([...facts, ...use.missing]),
+    rows.length ? table("What classes of kernels reach, and of the device's peak", [["class"], ["time", true], ["TFLOP/s", true], ["GB/s", true]], rows) : null);
+}
+
 function limitsSection(data) {
   const asked = data.scenario.length > 0, { before, after } = data.limiting_lanes;
   const pace = before === after || !asked ? `The pace is set by ${before}${asked ? ", before and after" : ""}.` : `The pace was set by ${before}; now by ${after}.`;

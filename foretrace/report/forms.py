@@ -10,6 +10,7 @@ from typing import Any
 
 import foretrace.report.advice
 import foretrace.report.difference
+import foretrace.report.memory
 import foretrace.report.prediction
 import foretrace.report.summary
 import foretrace.report.what_ifs  # noqa: F401  # each registers the forms of its results

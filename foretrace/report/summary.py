@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from foretrace.analysis.rank_pace import pace_setter
 from foretrace.analysis.summary import Summary
 from foretrace.report.dispatch import json_keys, text_blocks
+from foretrace.report.memory import memory_keys, memory_words
 from foretrace.report.number_format import duration, ms, number, places, share, size
 from foretrace.report.prediction import identity_facts, identity_keys, identity_path
 from foretrace.report.text_layout import (
@@ -19,6 +20,7 @@ from foretrace.report.text_layout import (
     note_list,
     table,
 )
+from foretrace.report.utilisation import utilisation_blocks, utilisation_keys
 from foretrace.transforms.costs.kernel_names import OTHER
 from foretrace.util.short_name import short
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from foretrace.analysis.summary import Steps
 
 Fact = tuple[str, str, str]
-MEMORY = ("parameters", "gradients", "optimizer_state", "activations")
 
 
 @json_keys.register(Summary)
@@ -56,6 +57,7 @@ def _summary_keys(report: Summary) -> dict[str, Any]:
             for name, (host, device) in (steps.phases_ns.items() if steps else ())
         },
         "memory_gb": _memory_keys(steps) if steps else None,
+        "utilisation": utilisation_keys(steps.utilisation) if steps else None,
         **_pace_keys(steps),
         **_step_keys(report),
         "warnings": _warnings(report),
@@ -95,8 +97,8 @@ def _pace_keys(steps: Steps | None) -> dict[str, Any]:
 def _memory_keys(steps: Steps) -> dict[str, Any] | None:
     if steps.memory is None:
         return None
-    all_ = {"peak": steps.memory.bytes, "device": steps.memory_bytes, **vars(steps.memory)}
-    return {name: round(s / 1e9, 6) if isinstance(s, float) else s for name, s in all_.items()}
+    room = None if steps.memory_bytes is None else round(steps.memory_bytes / 1e9, 6)
+    return {**memory_keys(steps.memory), "device": room}
 
 
 @text_blocks.register(Summary)
@@ -149,8 +151,7 @@ def _memory(steps: Steps) -> list[Fact]:
     if memory is None:
         return []
     room = "" if steps.memory_bytes is None else f"of {size(steps.memory_bytes)} at the peak: "
-    kinds = ", ".join(f"{kind.replace('_', ' ')} {size(getattr(memory, kind))}" for kind in MEMORY)
-    return [("memory", size(memory.bytes), f"{room}{kinds} ({memory.source})")]
+    return [("memory", size(memory.bytes), f"{room}{memory_words(memory)} ({memory.source})")]
 
 
 def _parts(steps: Steps | None) -> Blocks:
@@ -167,6 +168,7 @@ def _parts(steps: Steps | None) -> Blocks:
         aside("host: the traced calls alone, without waiting and the time between them"),
         *identity_path(steps.identity),
         *_paces(steps, decimals),
+        *utilisation_blocks(steps.utilisation, decimals),
     ]
 
 

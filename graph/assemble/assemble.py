@@ -60,6 +60,7 @@ def assemble(rank: InferredRank, meta: TraceMeta, rules: Rules) -> Graph:
             assumed_launches=rank.waits.assumed,
             gap_range=rank.gap_range,
             period_spread=rank.devices.period_spread,
+            allocations=rank.allocations,
             updates=find_updates(rank, operator_of, operators["step"].to_numpy()),
             doubts=(
                 *doubt_file(meta),

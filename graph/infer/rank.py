@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import GraphError
+from foretrace.graph.infer.allocations import find_allocations
 from foretrace.graph.infer.cuda_graphs.graph_branches import find_graph_branches
 from foretrace.graph.infer.cuda_graphs.graph_launches import measure_returns_from_branches
 from foretrace.graph.infer.events import select_events
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from foretrace.graph.infer.waits.stream_events import StreamEdges
     from foretrace.graph.infer.waits.untraced_waits import UntracedWaits
     from foretrace.graph.model import Rules
+    from foretrace.graph.state import Allocations
     from foretrace.tracer.trace import Trace
 
     Ints = NDArray[np.int64]
@@ -96,6 +98,7 @@ class InferredRank:
     phase: Ints
     module: Ints
     module_names: list[str]
+    allocations: Allocations | None
 
     @property
     def waits_at_marker(self) -> NDArray[np.bool_]:
@@ -194,6 +197,7 @@ def infer_rank(
         causes = list_causes(devices, host, gates, event_lag, branches, stream_lags)
         untraced = find_untraced_waits(events, devices, host, waits, latency, stream_lags, causes)
     module, module_names = assign_modules(events, host)
+    phase = assign_phases(events, host, threads)
     seen = rules.loader_edges and not stages
     workers = _infer_workers(trace, events, host, devices, steps) if seen else None
     cycle = workers.cycle if workers else 1
@@ -222,9 +226,10 @@ def infer_rank(
         couplings=couple_units(host, stages, markers),
         loads=_find_loads(events, host, steps, markers, workers) if seen else None,
         workers=workers,
-        phase=assign_phases(events, host, threads),
+        phase=phase,
         module=module,
         module_names=module_names,
+        allocations=find_allocations(events, host, phase, trace.meta),
     )
 
 

@@ -10,12 +10,13 @@ from foretrace.errors import TransformError
 from foretrace.graph.build import build
 from foretrace.graph.check import check
 from foretrace.graph.literal import literal
+from foretrace.graph.state import MEMORY_PARTS
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
 from foretrace.tracer.readers.load import load
 from foretrace.transforms.compute.metaflow.metaflow import metaflow
 from foretrace.transforms.compute.reconstruct_batchnorm import reconstruct_batchnorm
-from foretrace.transforms.costs.peak_memory import peak_memory
+from foretrace.transforms.costs.memory_curve import memory_curve
 from foretrace.transforms.memory.gist import gist
 from foretrace.transforms.memory.vdnn import vdnn
 from tests.support.jobs.kernels import batch_norms, projections
@@ -26,24 +27,28 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
 
 RESNET = "hta/resnet50_ddp_v100_ws1_rank0.json.gz"
-LAYERS = ("scudnn", "scudnn", "scudnn", "scudnn_dgrad", "scudnn_dgrad", "scudnn_dgrad")
 
 
-def convolutions(work: int = 1_000_000) -> Graph:
-    """Three convolutions on inputs of 12 MB, forward and backward, each with its launch."""
-    phases = ["forward"] * 3 + ["backward"] * 3
+def convolutions(work: int = 1_000_000, layers: int = 3) -> Graph:
+    """Convolutions on inputs of 12 MB, forward and backward, each with its launch."""
+    count = 2 * layers
+    phases = ["forward"] * layers + ["backward"] * layers
+    names = ["scudnn"] * layers + ["scudnn_dgrad"] * layers
     tasks = [("cudaLaunchKernel", "launch", 0, 5_000, phase) for phase in phases]
-    tasks += [(name, "kernel", 1, work, p) for name, p in zip(LAYERS, phases, strict=True)]
-    start = [i * 5_000 for i in range(6)] + [30_000 + i * work for i in range(6)]
+    tasks += [(name, "kernel", 1, work, p) for name, p in zip(names, phases, strict=True)]
+    start = [i * 5_000 for i in range(count)] + [30_000 + i * work for i in range(count)]
     return literal(
         tasks,
-        [(i, 6 + i, "launch") for i in range(6)],
-        columns={"operator": [-1] * 6 + [0, 1, 2] + [-1] * 3, "start_ns": start},
+        [(i, count + i, "launch") for i in range(count)],
+        columns={
+            "operator": [-1] * count + [*range(layers)] + [-1] * layers,
+            "start_ns": start,
+        },
         operators={
-            "name": ["aten::conv2d"] * 3,
-            "parent": [-1] * 3,
-            "phase": ["forward"] * 3,
-            "shapes": ["[[30,10,100,100],[10,10,3,3]]"] * 3,
+            "name": ["aten::conv2d"] * layers,
+            "parent": [-1] * layers,
+            "phase": ["forward"] * layers,
+            "shapes": ["[[30,10,100,100],[10,10,3,3]]"] * layers,
         },
         meta=META,
         wrap=True,
@@ -91,14 +96,20 @@ def test_vdnn_costs_nothing_on_a_fast_link_and_the_copies_on_a_slow_one() -> Non
     assert replay(vdnn(graph, pcie_gbps=1.2)).step_ns > 4 * 10_000_000
 
 
-def test_vdnn_frees_what_it_moves() -> None:
-    """Two of three inputs leave: 12 MB of 36 stay."""
-    before, after = peak_memory(convolutions()), peak_memory(vdnn(convolutions()))
+@pytest.mark.parametrize("layers", [3, 10])
+def test_vdnn_holds_what_works_and_what_comes_back(layers: int) -> None:
+    """12 MB a layer; then those of the layer in backward, and of the one that is fetched ahead.
 
-    assert before is not None
-    assert after is not None
-    assert before.activations == 36e6
-    assert after.activations == pytest.approx(12e6)
+    In forward only the input of the layer that runs: the next one waits until it has left.
+    """
+    graph, activations = convolutions(layers=layers), MEMORY_PARTS.index("activations")
+    curve = memory_curve(graph)
+
+    assert curve is not None
+    assert curve.held[:, activations].max() == layers * 12e6
+    held = curve.after(vdnn(graph).state).held[:, activations]
+    assert held[:layers].tolist() == [12e6] * layers
+    assert held[layers : 2 * layers].tolist() == [24e6] * (layers - 1) + [12e6]
 
 
 @pytest.mark.parametrize(
@@ -145,27 +156,42 @@ def relu_network() -> Graph:
 
 
 def test_gist_encodes_by_what_backward_needs() -> None:
-    """Sparse behind a ReLU, one bit for pooling; the linear layer's input stays."""
+    """Sparse behind a ReLU, one bit for pooling; the linear layer's input stays.
+
+    A convolution's input is there in full as well while it is read.
+    """
     graph = check(gist(relu_network(), nonzero=0.4))
-    memory = peak_memory(graph)
+    conv, pool, product = 4e6 * 0.5, 6e6 / 32, 4e6
 
     assert names_of(graph, "kernel")[7:] == [
         "gist encode (predicted)",
         "gist encode (predicted)",
         "gist decode (predicted)",
     ]
-    assert memory is not None
-    assert memory.activations == pytest.approx(4e6 * 0.5 + 6e6 / 32 + 4e6)
+    everything = conv + pool + product
+    assert activations_after(graph) == pytest.approx(
+        [conv + 4e6, conv + pool, everything, everything, conv + pool, conv + 4e6]
+    )
     order = edges_of(graph, "stream")
     assert {(1, 7), (7, 2), (2, 8), (8, 3), (5, 9), (9, 6)} <= order
 
 
+def activations_after(graph: Graph) -> list[float]:
+    """Return the bytes of the network's activations as each layer begins, after the what-if."""
+    curve = memory_curve(relu_network())
+    assert curve is not None
+    held = curve.after(graph.state).held[:6, MEMORY_PARTS.index("activations")]
+    return list(held.tolist())
+
+
 def test_gist_may_lose_bits_of_the_rest() -> None:
     """8 bits for the linear layer, 0.4 x (8 + 8) of 32 behind the ReLU."""
-    memory = peak_memory(gist(relu_network(), nonzero=0.4, lossy_bits=8))
+    conv, pool, product = 4e6 * 0.2, 6e6 / 32, 4e6 * 0.25
+    everything = conv + pool + product
 
-    assert memory is not None
-    assert memory.activations == pytest.approx(4e6 * 0.2 + 6e6 / 32 + 4e6 * 0.25)
+    assert activations_after(gist(relu_network(), nonzero=0.4, lossy_bits=8)) == pytest.approx(
+        [conv + 4e6, conv + pool, everything + 4e6, everything + 4e6, conv + pool, conv + 4e6]
+    )
 
 
 @pytest.mark.parametrize(

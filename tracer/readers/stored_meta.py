@@ -91,7 +91,18 @@ class Memory(msgspec.Struct):
     device: Rank | None = None
     allocated_bytes: Count | None = None
     reserved_bytes: Count | None = None
+    before_bytes: Count | None = None
     swing_bytes: Count | None = None
+
+
+class LiveBytes(msgspec.Struct):
+    """What `live_bytes` counted when the last recorded step was over."""
+
+    total: Count
+    parameters: Count
+    gradients: Count
+    optimizer_state: Count
+    inputs: Count
 
 
 class Timeline(msgspec.Struct):
@@ -107,6 +118,7 @@ class Extra(msgspec.Struct):
     own_rank: bool | None = None
     origin_ns: Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)] | None = None
     memory: Memory | None = None
+    live_bytes: LiveBytes | None = None
     timeline: Timeline | None = None
     job: Text | None = None
     parameters: list[Sized] | None = None

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from foretrace.tracer.job import optimizers_of
+from foretrace.tracer.recording.live_bytes import LIVE
 from foretrace.tracer.recording.machine_probe import DISAGREEMENT_LIMIT, cores, probe_again
 from foretrace.tracer.recording.optimizer_timer import OPTIMIZER_TIMES
 from foretrace.tracer.recording.process_rank import process_rank
@@ -62,6 +63,7 @@ def describe_recording(recorder: Recorder) -> dict[str, Any]:
             "parameters": describe_parameters(job.model),
             "buffers": describe_buffers(job.model),
             **({SPARSE: sparse} if (sparse := count_sparse_rows(job.model)) else {}),
+            **({LIVE: recorder.live_bytes} if recorder.live_bytes else {}),
         },
     }
 

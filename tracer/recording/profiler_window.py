@@ -22,13 +22,14 @@ class ProfilerWindow:
     """A recording of a few steps; `start`, `stop`, then `export`."""
 
     def __init__(self, *, shapes: bool = True) -> None:
-        """Set the profiler up, with the *shapes* of operators' inputs or without."""
+        """Set the profiler up, with *shapes* of operators' inputs and memory events or without."""
         from torch.profiler import ProfilerActivity, profile, supported_activities
 
         wanted = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
         self._profiler = profile(
             activities=sorted(wanted, key=str),
             record_shapes=shapes,
+            profile_memory=shapes,
             with_flops=shapes,
             experimental_config=_experimental(),
         )

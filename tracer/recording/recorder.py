@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from foretrace.errors import RecordError
+from foretrace.tracer.recording.live_bytes import count_live_bytes
 from foretrace.tracer.recording.module_ranges import annotate_modules
 from foretrace.tracer.recording.optimizer_timer import Updates
 from foretrace.tracer.recording.profiler_window import ProfilerWindow, step_range
@@ -71,7 +72,8 @@ class Recorder:
     ``between`` is called with each block that is over, before the next begins; it is not timed.
     With ``same_window`` the window kept is the middle one in time, as on every other rank of the
     job, instead of the one whose steps are nearest to those without the profiler.
-    ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one.
+    ``optimizer_ns`` is the optimizer's host time in each step of ``plain_ns``, where it has one;
+    ``live_bytes`` what the job holds when its last recorded step is over.
     """
 
     job: Job
@@ -81,6 +83,7 @@ class Recorder:
     profiled_ns: list[int] = field(default_factory=list)
     quality: Quality = field(default_factory=Quality)
     unmatched: int = 0
+    live_bytes: dict[str, int] | None = None
     between: Callable[[Block], None] = _nothing
     same_window: bool = False
 
@@ -185,6 +188,8 @@ class Recorder:
             self._over(block.steps)
             self.plain_ns += times
             self.optimizer_ns += self._updates.per_step(self._stamps)
+        if block.kind == "shapes":
+            self.live_bytes = count_live_bytes(self.job)
         self._running.close()
         if block.kind == "shapes":
             self._shapes = self._window

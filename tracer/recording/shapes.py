@@ -1,9 +1,9 @@
-"""Shapes for a window that was timed without them.
+"""Shapes and memory events for a window that was timed without them.
 
 Recording shapes costs about as much again as recording the events, and on a CPU its many small
 allocations keep the heap from reusing large blocks: steps grow by up to half. So a window is timed
-without shapes, and one more step, not timed, is recorded with them. Both are Kineto JSON files;
-operators are paired step by step.
+without shapes, and one more step, not timed, is recorded with them and with what the allocator
+does. Both are Kineto JSON files; operators are paired step by step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from foretrace.tracer.recording.memory_events import move_memory_events
 from foretrace.tracer.recording.profiler_window import STEP_RANGE
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ COPIED = ("Input Dims", "Input type", "flops")
 
 def add_shapes(timed: Path, shaped: Path, counted: list[tuple[str, int, int]]) -> int:
     """Copy shapes and flops of the last step in *shaped* to every step in *timed*, in place.
+
+    Its memory events go to the last step of *timed*.
 
     Parameters
     ----------
@@ -42,14 +45,18 @@ def add_shapes(timed: Path, shaped: Path, counted: list[tuple[str, int, int]]) -
     steps = list(_steps(model))
     if not steps:
         return 0
-    unmatched = 0
-    for step in _steps(recording):
-        for event, twin in _pair_events(step, steps[-1]):
+    unmatched, pairs = 0, []
+    around, twins = steps[-1]
+    for span, step in _steps(recording):
+        pairs = list(_pair_events(step, twins))
+        for event, twin in pairs:
             if twin is None:
                 unmatched += 1
                 continue
             args, others = event.setdefault("args", {}), twin.get("args", {})
             args.update({key: others[key] for key in COPIED if key in others})
+        pairs.append((span, around))
+    recording["traceEvents"].extend(move_memory_events(model["traceEvents"], pairs))
     timed.write_text(json.dumps(recording), "utf-8")
     return unmatched
 
@@ -81,18 +88,19 @@ def _operators(recording: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(operators, key=lambda e: (e["ts"], -e["dur"]))
 
 
-def _steps(recording: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the operators of each step, in order of start."""
-    ranges = sorted(
-        (e["ts"], e["ts"] + e["dur"])
+def _steps(recording: dict[str, Any]) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Yield the range of each step and its operators, in order of start."""
+    ranges = [
+        e
         for e in recording["traceEvents"]
         if e.get("ph") == "X" and str(e.get("name", "")).startswith(STEP_RANGE)
-    )
+    ]
     operators = _operators(recording)
-    for begin, end in ranges:
+    for span in sorted(ranges, key=lambda e: e["ts"]):
+        begin, end = span["ts"], span["ts"] + span["dur"]
         step = [e for e in operators if begin <= e["ts"] < end]
         if step:
-            yield step
+            yield span, step
 
 
 def _pair_events(

@@ -18,7 +18,7 @@ from foretrace.transforms.batching.growth_on_host import growth_on_host
 from foretrace.transforms.batching.two_recordings import grow_towards
 from foretrace.transforms.costs.kernel_names import classes
 from foretrace.transforms.costs.operators import activation_shape, operator_class
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.peak_memory import grow_memory
 from foretrace.transforms.costs.rules import floor_ns
 from foretrace.transforms.edit.columns import is_in, matches
 from foretrace.transforms.edit.parameters import reconcile, whole
@@ -103,7 +103,8 @@ def batch_size(
         changed = mark_measured(_towards(graph, n, before, second))
         changed = add_doubt(changed, *_doubt_other(second))
     meta = replace(graph.meta, batch_size=n)
-    changed = grow_samples(keep(replace(changed, meta=meta), ratio), ratio)
+    changed = grow_memory(replace(changed, meta=meta), ratio)
+    changed = grow_samples(changed, ratio)
     text = f"batch_size: a step is {n} sample{'s' * (n > 1)} instead of {before}"
     return add_note(changed, text)
 

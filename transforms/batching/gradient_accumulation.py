@@ -73,6 +73,7 @@ def gradient_accumulation(graph: Graph, *, k: int) -> Graph:
     repeated = _exchange_once(graph, repeated, copies)
     samples = graph.meta.batch_size
     meta = replace(graph.meta, batch_size=None if samples is None else samples * k)
+    repeated = repeated.with_state(gradients_stay=True)
     return add_note(
         grow_samples(replace(repeated, meta=meta), k),
         f"gradient_accumulation: a step is {k} batches of the recording",

@@ -15,6 +15,7 @@ from foretrace.transforms.costs.optimizer_traffic import (
     Update,
     find_update,
 )
+from foretrace.transforms.costs.peak_memory import change_memory
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, pad
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.primitives import insert, insert_kernels
@@ -94,7 +95,7 @@ def fused_optimizer(graph: Graph, *, kind: str = "fused", optimizer: str | None 
     if kind == "foreach":
         return _foreach(graph, update)
     return _replace_update(
-        graph,
+        change_memory(graph, 0.0, "update"),
         update,
         name="multi_tensor_apply_kernel<FusedOptimizer> (predicted)",
         launches=update.launches,

@@ -1,34 +1,24 @@
 """How much device memory a job needs at its peak, before and after a what-if.
 
-In: a graph. Out: bytes with their source. Activations come from `activations.py`; parameters
-from what the recorder saw, the operators' shapes, or the optimizer's passes over them.
+In: a graph. Out: bytes by part, with their source. `memory_curve.py` says who holds memory when.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from foretrace.errors import TransformError
-from foretrace.transforms.costs.activations import Activations, activations, element_bytes
+from foretrace.graph.state import ActivationChange, MemoryChange
 from foretrace.transforms.costs.devices import hardware
-from foretrace.transforms.costs.operators import ACCUMULATE, parse_shapes
-from foretrace.transforms.costs.optimizer_traffic import FUSED_PASSES, find_any_update
-from foretrace.transforms.costs.rules import STREAMING
-from foretrace.transforms.edit.columns import is_in
+from foretrace.transforms.costs.memory_curve import BY_SAMPLES, PART, RECORDED, memory_curve
 from foretrace.transforms.edit.select import has_device
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy.typing as npt
-
     from foretrace.graph.model import Graph
-
-    Changes = Sequence[tuple[Sequence[str], float]]
+    from foretrace.transforms.costs.activations import Activations
+    from foretrace.transforms.costs.memory_curve import Curve
 
 GB = 1e9
 
@@ -37,8 +27,8 @@ GB = 1e9
 class Memory:
     """Device memory at the peak, in bytes.
 
-    ``source`` is "recorded" (the allocator's total, of which *activations* is what the rest
-    leaves), "shapes" or "estimate" (from the times of memory-bound kernels).
+    ``parameters`` include buffers, ``temporary`` what a phase takes and gives back. ``phase`` is
+    that of the peak, ``source`` as in `Curve`; ``other`` was held all along and is nothing known.
     """
 
     parameters: float
@@ -46,19 +36,28 @@ class Memory:
     optimizer_state: float
     activations: float
     source: str
+    inputs: float = 0.0
+    temporary: float = 0.0
+    other: float = 0.0
+    phase: str = ""
 
     @property
     def bytes(self) -> float:
-        """All of it. The allocator reserves more; workspaces of libraries come on top."""
-        return self.parameters + self.gradients + self.optimizer_state + self.activations
+        """All of it. The allocator reserves more; what it did not hand out is not in it."""
+        return sum(getattr(self, part) for part in PARTS)
+
+
+PARTS = (
+    *("parameters", "gradients", "optimizer_state", "activations"),
+    *("inputs", "temporary", "other"),
+)
+"""In the order of reports."""
 
 
 def peak_memory(graph: Graph) -> Memory | None:
     """Return what *graph* needs at its peak; None where nothing tells.
 
-    The peak is taken at the end of the forward pass: parameters, gradients, optimizer states,
-    and all that the forward pass keeps for the backward pass. What-ifs that change what is kept
-    say so by `keep`.
+    What-ifs that change what is kept say so by `keep`, of anything else by `change_memory`.
 
     Examples
     --------
@@ -72,46 +71,40 @@ def peak_memory(graph: Graph) -> Memory | None:
     >>> peak_memory(keep(graph, 0.5)).activations
     128.0
     """
-    return _peak(graph, activations(graph), graph.state.kept_activations)
+    curve = memory_curve(graph)
+    return None if curve is None else peak_of(curve.after(graph.state))
 
 
-def _peak(graph: Graph, kept: Activations, changes: Changes) -> Memory | None:
-    """Return the peak of *graph* with the activations *kept*, after *changes* to them."""
-    learns = bool(is_in(graph.tasks["phase"], "backward").any())
-    sizes = np.nan_to_num(kept.size)
-    changed = sizes * _factors(kept, changes)
-    before, held = (
-        float(each.sum()) / graph.steps if learns else float(each.max(initial=0.0))
-        for each in (sizes, changed)
-    )
-    parameters = _parameter_bytes(graph)
-    gradients = parameters if learns else 0.0
-    state = parameters * _states(graph) if learns else 0.0
-    recorded = (graph.meta.extra.get("memory") or {}).get("allocated_bytes")
-    source = "shapes" if len(kept) and kept.from_shapes.all() else "estimate"
-    if recorded and has_device(graph):
-        source = "recorded"
-        rest = max(recorded - parameters - gradients - state, 0.0)
-        held = rest * (held / before if before else 1.0)
-    if not parameters + held > 0:
-        return None
-    return Memory(parameters, gradients, state, held, source)
+def peak_of(curve: Curve) -> Memory:
+    """Return what is held at the moment at which most is."""
+    at = int(np.argmax(curve.total))
+    held = dict(zip(PART, curve.held[at].tolist(), strict=True))
+    held["temporary"] += held.pop("update")
+    return Memory(**held, source=curve.source, phase=curve.phases[at])
 
 
 def keep(graph: Graph, factor: float, *kinds: str) -> Graph:
-    """Return *graph* keeping *factor* times the activations of *kinds* (all, without any).
+    """Return *graph* keeping *factor* times the bytes between forward and backward.
 
-    What-ifs that change what lives from forward to backward call this.
+    Of the activations of *kinds* (`activations.KEEPING`), or of all.
     """
-    return graph.with_state(kept_activations=(*graph.state.kept_activations, (kinds, factor)))
+    return change_activations(graph, ActivationChange(kinds, factor))
 
 
-def _factors(kept: Activations, changes: Changes) -> npt.NDArray[np.float64]:
-    """Return, per tensor, the product of all changes to its kind."""
-    factors = np.ones(len(kept))
-    for kinds, factor in changes:
-        factors[np.isin(kept.kind, kinds) if kinds else slice(None)] *= factor
-    return factors
+def change_activations(graph: Graph, change: ActivationChange) -> Graph:
+    """Return *graph* with one more *change* to what forward keeps."""
+    return graph.with_state(kept_activations=(*graph.state.kept_activations, change))
+
+
+def grow_memory(graph: Graph, ratio: float) -> Graph:
+    """Return *graph* with the memory of *ratio* times the samples in a step."""
+    return change_memory(keep(graph, ratio), ratio, *(p for p in BY_SAMPLES if p != "activations"))
+
+
+def change_memory(graph: Graph, factor: float, *parts: str, added: float = 0.0) -> Graph:
+    """Return *graph* with *factor* times the memory of *parts*, and *added* bytes in each."""
+    changes = [MemoryChange(part, factor, added) for part in parts]
+    return graph.with_state(memory_changes=(*graph.state.memory_changes, *changes))
 
 
 def capacity_bytes(graph: Graph) -> float | None:
@@ -139,15 +132,17 @@ def memory_warnings(
     that keeps no more than before on a device that is no smaller is not looked at.
     """
     there, room = capacity_bytes(before), capacity_bytes(after)
-    changes = after.state.kept_activations
-    grows = any(factor > 1 for _, factor in changes)
+    grows = any(each.factor > 1 for each in after.state.kept_activations)
+    grows |= any(c.factor > 1 or c.added > 0 for c in after.state.memory_changes)
     if room is None or (not grows and (there is None or room >= there)):
         return ()
-    kept = kept or activations(before)
-    old, new = (_peak(before, kept, each) for each in (before.state.kept_activations, changes))
-    if old is None or new is None:
+    curve = memory_curve(before, kept)
+    if curve is None:
         return ()
-    needs = new.bytes - max(0.0, old.bytes - (there or np.inf))
+    old, new = (peak_of(curve.after(graph.state)) for graph in (before, after))
+    needs = new.bytes
+    if curve.source != RECORDED:
+        needs -= max(0.0, old.bytes - (there or np.inf))
     if needs <= room:
         return ()
     text = (
@@ -155,42 +150,3 @@ def memory_warnings(
         f"(source: {new.source})"
     )
     return (text,)
-
-
-def _parameter_bytes(graph: Graph) -> float:
-    """Return the parameters' bytes: as recorded, else by their gradients, else by their updates."""
-    recorded = (graph.meta.optimizer or {}).get("bytes")
-    if recorded:
-        return float(recorded)
-    if gradients := _gradient_bytes(graph):
-        return gradients
-    device = hardware(graph)
-    if device is None or device.memory_gbps is None:
-        return 0.0
-    try:
-        return find_any_update(graph).pass_ns * device.memory_gbps * STREAMING
-    except TransformError:
-        return 0.0
-
-
-def _gradient_bytes(graph: Graph) -> float:
-    """Return the bytes of the gradients that one backward pass accumulates."""
-    operators = graph.operators
-    if not len(operators):
-        return 0.0
-    once = is_in(operators["name"], ACCUMULATE) & operators["shapes"].notna().to_numpy()
-    once &= operators["step"].to_numpy() == operators["step"].to_numpy()[once].max(initial=-1)
-    total = 0
-    for shapes, dtypes in operators.loc[once, ["shapes", "dtypes"]].itertuples(index=False):
-        total += math.prod(parse_shapes(str(shapes))[0]) * element_bytes(str(dtypes))
-    return float(total)
-
-
-def _states(graph: Graph) -> int:
-    """Return how many tensors of the parameters' size the optimizer keeps."""
-    recorded = (graph.meta.optimizer or {}).get("state_passes")
-    try:
-        passes = int(recorded or find_any_update(graph).fused_passes)
-    except TransformError:
-        return 0
-    return 2 if passes == FUSED_PASSES["lamb"] else (passes - FUSED_PASSES["sgd_plain"]) // 2

@@ -12,6 +12,7 @@ from foretrace.transforms.collectives.cost import collective_cost
 from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.memcpy_cost import compute_device, insert_moves
 from foretrace.transforms.costs.optimizer_traffic import host_update
+from foretrace.transforms.costs.peak_memory import change_memory
 from foretrace.transforms.costs.rules import HOST_FIXED_NS, floor_ns, shorten
 from foretrace.transforms.distributed.common.assumed_layers import with_layers
 from foretrace.transforms.distributed.common.blocking_host import lend, wake_ns
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
     from foretrace.transforms.cluster.placement import Placement
 
 STAGES = (1, 2, 3)
+SHARED_FROM = {
+    1: ("optimizer_state",),
+    2: ("optimizer_state", "gradients"),
+    3: ("optimizer_state", "gradients", "parameters"),
+}
+"""What of the memory is shared out at each stage (ZeRO)."""
 PREFIX = "FSDP "
 """Names of the tasks that it adds begin so."""
 GATHER = "all_gather"
@@ -114,7 +121,9 @@ def fsdp(
     first gather of a step waits for the optimizer. Gathered parameters are copied out of one
     buffer, gradients into one. Every worker updates its share. On a CPU each parameter costs what
     torch's own Python takes.
-    Unknown: memory; that Python on the host of a device; clipping by the global norm.
+    Of the memory each worker holds its share of what the stage shares, at stage 3 and the units
+    that are gathered at a time.
+    Unknown: that Python on the host of a device; clipping by the global norm.
     Source: ZeRO (SC 2020); torch's ``fully_shard``; the project's runs over shaped links.
 
     Examples
@@ -149,6 +158,10 @@ def fsdp(
     changed = _communicate(graph, placed, moves, late)
     changed = changed if device else _keep_busy(changed, units)
     changed = _shard_update(changed, workers)
+    changed = change_memory(changed, 1 / workers, *SHARED_FROM[stage])
+    if stage == max(STAGES):
+        gathered = (ahead + 1) * max((unit.bytes for unit in units), default=0)
+        changed = change_memory(changed, 1.0, "temporary", added=gathered)
     size = sum(unit.bytes for unit in units) / len({unit.step for unit in units})
     return add_note(
         of_workers(changed, workers, placed),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretrace.errors import TransformError
-from foretrace.transforms.costs.activations import activations
+from foretrace.graph.state import ActivationChange
 from foretrace.transforms.costs.assumed import Assumed
 from foretrace.transforms.costs.operators import operator_class
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.peak_memory import change_activations
 from foretrace.transforms.edit.columns import Mask, Rows, is_in, matches, set_label
 from foretrace.transforms.edit.primitives import chain, edge_rows, insert
 from foretrace.transforms.edit.provenance import add_note, mark_measured
@@ -78,7 +78,8 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     Assumes: the second forward pass costs what the recorded one costs, host time included. A
     checkpointed call costs the host 0.24 ms more (saved random state), and 10 us for each tensor
     that its operators keep for backward (hooks).
-    Of the activations, those outside the calls and of the largest call are kept.
+    Of the activations in a call only its input is kept; the others come again when the first of
+    them is needed.
     Unknown: what a bigger batch would make of the freed memory; a recomputation that stops early
     because its last operators saved nothing.
     Source: pairs measured on CPUs; the constant was measured apart from them.
@@ -110,7 +111,7 @@ def activation_checkpoint(graph: Graph, *, modules: str | None = None) -> Graph:
     changed = _device_again(graph, changed, rows, again, anchor[key[rows]])
     changed = changed if measured is None else mark_measured(changed)
     return add_note(
-        keep(changed, _kept_share(graph, call)),
+        change_activations(changed, ActivationChange(calls=_paths(graph, names))),
         f"activation_checkpoint: {names[0]}"
         f"{f' and {len(names) - 1} others' if len(names) > 1 else ''} computed twice per step",
         "activation_checkpoint: the memory that becomes free is not used for a bigger batch",
@@ -159,15 +160,9 @@ def _calls(graph: Graph, modules: str | None) -> tuple[Rows, list[str]]:
     return modules_matching(graph, "|".join(f"^{re.escape(block)}" for block in repeated))
 
 
-def _kept_share(graph: Graph, call: Rows) -> float:
-    """Return the share of activations that is kept: all outside the calls, and the largest's."""
-    kept = activations(graph)
-    size, of_call = np.nan_to_num(kept.size), call[kept.forward]
-    inside = of_call >= 0
-    if not size[inside].sum():
-        return 1.0
-    each = np.bincount(of_call[inside], size[inside])
-    return float((size[~inside].sum() + each.max()) / size.sum())
+def _paths(graph: Graph, names: list[str]) -> tuple[str, ...]:
+    """Return the modules of the calls; "", the network, where the recording names none."""
+    return tuple(names) if graph.tasks["module"].notna().any() else ("",)
 
 
 def _uploads(graph: Graph) -> Mask:

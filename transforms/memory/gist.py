@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.graph.state import ActivationChange
 from foretrace.transforms.costs.activations import Activations, activations
 from foretrace.transforms.costs.devices import hardware
 from foretrace.transforms.costs.operators import RELU
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.peak_memory import change_activations
 from foretrace.transforms.costs.rules import floor_ns, streaming_ns
 from foretrace.transforms.edit.columns import Mask, matches
 from foretrace.transforms.edit.parameters import positive, whole
@@ -91,7 +92,8 @@ def gist(graph: Graph, *, nonzero: float = 0.4, lossy_bits: int | None = None) -
     for kind in np.unique(kept.kind).tolist():
         mine = kept.kind == kind
         total = float((kept.size * share)[mine].sum() / kept.size[mine].sum())
-        changed = keep(changed, total, kind)
+        change = ActivationChange((kind,), total, encoded=kind != "pool")
+        changed = change_activations(changed, change)
     total = float((kept.size * share).sum() / kept.size.sum())
     return add_note(
         changed,

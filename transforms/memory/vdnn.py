@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.errors import TransformError
+from foretrace.graph.state import ActivationChange
 from foretrace.transforms.costs.activations import Activations, activations
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.peak_memory import change_activations
 from foretrace.transforms.edit.parameters import choice, positive, whole
 from foretrace.transforms.edit.primitives import whole_ns
 from foretrace.transforms.edit.provenance import add_note
@@ -77,13 +78,13 @@ def vdnn(graph: Graph, *, policy: str = "all", pcie_gbps: float = 12.0, prefetch
         raise TransformError(
             f"nothing to change: no layer but the last, which keeps its input (prefetch={prefetch})"
         )
-    share = 1 - kept.size[away].sum() / kept.size.sum()
     graph = _offload(graph, kept, away, pcie_gbps, prefetch)
     graph = _fetch(graph, kept, away, turn, pcie_gbps)
     size = kept.size[away].sum() / graph.steps
+    kinds = () if policy == "all" else ("conv",)
     origin = "" if kept.from_shapes[away].all() else ", estimated from kernel times"
     return add_note(
-        keep(graph, float(share), *(() if policy == "all" else ("conv",))),
+        change_activations(graph, ActivationChange(kinds, ahead=prefetch)),
         f"vdnn: {size / 1e9:.3g} GB per step go to host memory and back at {pcie_gbps:g} GB/s"
         f"{origin}",
     )

@@ -10,16 +10,17 @@ import pytest
 
 from foretrace.errors import TransformError
 from foretrace.graph.literal import literal
+from foretrace.graph.state import MEMORY_PARTS, ActivationChange
 from foretrace.replaying.replay import replay
 from foretrace.testing import check_transform
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.memory_curve import memory_curve
 from foretrace.transforms.memory.activation_checkpoint import (
     SAVED_TENSOR,
     SEGMENT,
     activation_checkpoint,
     blocks,
 )
-from tests.support.jobs.simple import cpu_job, gpu_job
+from tests.support.jobs.simple import gpu_job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,11 +120,50 @@ def test_kernels_are_launched_again_on_the_backward_thread() -> None:
     assert set(new.index[new["kind"] == "kernel"]) <= set(launches["dst"])
 
 
-def test_only_one_block_is_kept_at_a_time() -> None:
-    """Without shapes nothing is known of the activations, and nothing is said to be freed."""
-    changed = activation_checkpoint(cpu_job())
+def products(modules: Sequence[str]) -> Graph:
+    """Build four products on inputs of 100 B, forward and backward."""
+    phases = ["forward"] * 4 + ["backward"] * 4
+    names = [f"mm {i}" for i in (0, 1, 2, 3, 3, 2, 1, 0)]
+    return literal(
+        [(name, "host", 0, 100, phase) for name, phase in zip(names, phases, strict=True)],
+        columns={
+            "module": pd.Categorical([*modules, *modules[::-1]]),
+            "operator": [0, 1, 2, 3, -1, -1, -1, -1],
+            "start_ns": [100 * i for i in range(8)],
+        },
+        operators={
+            "name": ["aten::mm"] * 4,
+            "parent": [-1] * 4,
+            "phase": ["forward"] * 4,
+            "shapes": ["[[5,5],[5,2]]"] * 4,
+        },
+        lag_ns=10,
+        wrap=True,
+    )
 
-    assert changed.state.kept_activations == keep(cpu_job(), 1.0).state.kept_activations
+
+def test_only_one_block_is_kept_at_a_time() -> None:
+    """Inputs of both blocks, and while a block's backward runs all else of it.
+
+    What an operator has just read goes as the next one begins.
+    """
+    graph = products(["layers.0.a", "layers.0.b", "layers.1.a", "layers.1.b"])
+    curve = memory_curve(graph)
+
+    assert curve is not None
+    before, after = (
+        each.held[:8, MEMORY_PARTS.index("activations")].tolist()
+        for each in (curve, curve.after(activation_checkpoint(graph).state))
+    )
+    assert before == [100, 200, 300, 400, 400, 300, 200, 100]
+    assert after == [100, 200, 300, 300, 300, 200, 200, 100]
+
+
+def test_without_modules_the_network_is_one_block() -> None:
+    """Everything comes back at once."""
+    graph = activation_checkpoint(two_layers([None] * 7))
+
+    assert graph.state.kept_activations == (ActivationChange(calls=("",)),)
 
 
 @pytest.mark.parametrize(

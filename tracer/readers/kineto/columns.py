@@ -67,7 +67,7 @@ SYNC = Arguments(
     )
 )
 ANNOTATION = Arguments(single=(EXTERNAL,))
-MEMORY = Arguments(single=(("bytes", "Bytes"),))
+MEMORY = Arguments(single=(("bytes", "Bytes"), ("device", "Device Id"), ("address", "Addr")))
 
 ANNOTATION_NAME = re.compile(r"ProfilerStep#|Optimizer\.|## ")
 """What is an annotation although it was recorded as an operator (until 2021)."""
@@ -275,5 +275,8 @@ def _calls_and_annotations(values: dict[str, Any], recording: KinetoFile, tally:
     fields = recording.arguments(rows, ANNOTATION)
     _set_external(values, recording, rows, fields["external_id"], tally)
     rows = _rows(values, "memory")
-    changed = integers(recording.arguments(rows, MEMORY)["bytes"], tally)  # negative when freed
+    fields = recording.arguments(rows, MEMORY)
+    changed = integers(fields["bytes"], tally)  # negative when freed
     values["bytes"][rows] = np.where(changed == -1, np.nan, changed)
+    values["device"][rows] = small(integers(fields["device"], tally), np.int16)
+    values["correlation"][rows] = integers(fields["address"], tally)

@@ -44,8 +44,9 @@ def peak_allocation(
     -------
     dict or None
         ``device``, ``allocated_bytes`` and ``reserved_bytes`` at most (``None`` where the events
-        carry no totals, as until 2021), and ``swing_bytes``, what came and went in between:
-        the highest less the lowest point. ``None`` without any event of a device.
+        carry no totals, as until 2021), ``before_bytes``, those allocated when the first event came
+        (``None`` likewise), and ``swing_bytes``, what came and went in between: the highest less
+        the lowest point. ``None`` without any event of a device.
     """
     fields = recording.arguments(rows, MEMORY)
     device = integers(fields["device"], tally)
@@ -57,11 +58,13 @@ def peak_allocation(
             integers(fields[name], tally)[here] for name in ("bytes", "allocated", "reserved")
         )
         level = np.cumsum(change[order])
+        has_totals = bool(allocated.max() > 0)
         peaks.append(
             {
                 "device": index,
-                "allocated_bytes": int(allocated.max()) if allocated.max() > 0 else None,
+                "allocated_bytes": int(allocated.max()) if has_totals else None,
                 "reserved_bytes": int(reserved.max()) if reserved.max() > 0 else None,
+                "before_bytes": max(int(allocated[order[0]] - level[0]), 0) if has_totals else None,
                 "swing_bytes": int(max(level.max(), 0) - min(level.min(), 0)),
             }
         )
