@@ -78,6 +78,7 @@ golden: $(VENV)/installed-test
 accuracy: $(VENV)/installed-test
 	$(PY) -m benchmarks.accuracy
 	$(PY) -m benchmarks.accuracy.job
+	$(PY) -m benchmarks.memory
 	$(PY) -m benchmarks.counterfactual --programs 2000 --seed 0
 
 bench: $(VENV)/installed-test

@@ -129,12 +129,22 @@ for backward, batches, what a phase takes and gives back, the same in the optimi
 known to be any of these."""
 
 
+class Block(NamedTuple):
+    """Bytes that an allocator handed out, from when to when (ns), and the module that ran then."""
+
+    begin: int
+    end: int
+    size: float
+    module: str
+
+
 class Allocations(NamedTuple):
     """What an allocator's events showed, at moments in order of time.
 
     ``held`` has, per moment, the bytes of each of `MEMORY_PARTS`, as far as they were taken while
     events were recorded; ``before`` are those held all along (None: unknown), ``left`` what the
-    events take more than they give back. ``device`` is −1 for the host.
+    events take more than they give back. ``device`` is −1 for the host. ``blocks`` are the
+    activations that came and went, in order of ``begin``.
     """
 
     device: int
@@ -143,6 +153,7 @@ class Allocations(NamedTuple):
     held: tuple[tuple[float, ...], ...]
     left: float
     before: float | None
+    blocks: tuple[Block, ...] = ()
 
 
 class ActivationChange(NamedTuple):

@@ -1,57 +1,24 @@
-"""The truth: what a plain process allocates at its peak, for a job and its changed forms.
+"""The truth: the most bytes that torch's CPU allocator hands out in a steady step of a job.
 
-Nothing of Foretrace is imported. Standard input has a job of `benchmarks.truth` as JSON; the last
-line of standard output has, per side, the most bytes that torch's CPU allocator held in two steady
-steps. The allocator's own events are summed from before the model is built, so that parameters,
-states and batches count; libraries' memory that does not come from it does not.
+The allocator's own events are summed from before the model is built, so that parameters, states and
+batches count; libraries' memory that does not come from it does not.
 """
 
 from __future__ import annotations
 
 import gc
-import json
-import sys
-import warnings
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.profiler import ProfilerActivity, profile, record_function
-
-from benchmarks.truth.spec import DrawnJob, Side, from_json, sides_of
-from benchmarks.truth.training import build, preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-MEASURED = (
-    *("base", "batch_size", "amp", "gradient_accumulation"),
-    *("fused_optimizer", "activation_checkpoint"),
-)
-"""Sides whose memory is asked for."""
 WARMUP, STEADY = 1, 2
 RANGE = "steady steps"
 
 
-def main() -> None:
-    """Measure every side of the job that standard input names."""
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(1)
-    job = from_json(sys.stdin.read())
-    preload(job)
-    peaks = {side.name: peak_of(job, side) for side in sides_of(job) if side.name in MEASURED}
-    sys.stdout.write("\n" + json.dumps(peaks) + "\n")
-
-
-def peak_of(job: DrawnJob, side: Side) -> int | None:
-    """Return the most bytes that *job*, trained as *side* says, holds in a steady step."""
-    try:
-        return measure_peak(lambda: build(job, side).run())
-    except RuntimeError as error:
-        sys.stderr.write(f"{job.name} {side.name}: {error}\n")
-        return None
-
-
-def measure_peak(build_step: Callable[[], Callable[[], None]]) -> int:
+def measure_peak(build_step: Callable[[], Callable[[], object]]) -> int:
     """Return the most bytes held in a steady step of the job that *build_step* builds."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
@@ -78,7 +45,3 @@ def _peak(events: Iterable[Any]) -> int:
         if steady[0] <= time <= steady[1]:
             peak = max(peak, level)
     return peak
-
-
-if __name__ == "__main__":
-    main()

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from foretrace.util.exhaustion import within_means
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from foretrace.errors import ForetraceError
     from foretrace.util.limits import Limit
 
@@ -27,6 +29,8 @@ IGNORED = frozenset({"PROTO", "FRAME"})
 KEYS = (str, bytes, int, float, bool, type(None))
 """What a key may be: nothing whose hash takes long."""
 MARK = object()
+MOST_DEPTH = 64
+"""Containers within containers: a snapshot of torch has six."""
 
 
 def load_plain(raw: bytes, where: str, error: type[ForetraceError], most: Limit) -> Any:
@@ -35,7 +39,8 @@ def load_plain(raw: bytes, where: str, error: type[ForetraceError], most: Limit)
     Raises
     ------
     error
-        It is no pickle, is cut short, holds more than *most*, or anything but plain containers.
+        It is no pickle, is cut short, holds more than *most*, containers more than `MOST_DEPTH`
+        deep or within themselves, or anything but plain containers.
 
     Examples
     --------
@@ -48,11 +53,32 @@ def load_plain(raw: bytes, where: str, error: type[ForetraceError], most: Limit)
     machine = _Machine(where, error, most.allowed(len(raw)), most)
     try:
         with within_means(where, error):
-            return machine.run(raw)
+            value = machine.run(raw)
+            if _is_too_deep(value):
+                raise error(f"{where}: its containers lie more than {MOST_DEPTH} deep")
+            return value
     except (ValueError, IndexError, KeyError, TypeError, OverflowError) as failed:
         if isinstance(failed, error):
             raise
         raise error(f"{where}: no sound pickle ({failed})") from None
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Tell whether containers in *value* lie too deep; each is looked at once per depth."""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        inner = [each for outer in level for each in _parts(outer)]
+        containers = (each for each in inner if isinstance(each, (list, tuple, dict)))
+        level = list({id(each): each for each in containers}.values())
+        if not level:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 class _Machine:

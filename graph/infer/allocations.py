@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foretrace.graph.model import PHASES
-from foretrace.graph.state import MEMORY_PARTS, Allocations
+from foretrace.graph.state import MEMORY_PARTS, Allocations, Block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from foretrace.graph.infer.events import Events
@@ -32,9 +34,12 @@ _FORWARD, _BACKWARD, _OPTIMIZER = map(PHASES.index, ("forward", "backward", "opt
 
 
 def find_allocations(
-    events: Events, host: HostTasks, phase: Ints, meta: TraceMeta
+    events: Events, host: HostTasks, phase: Ints, module: tuple[Ints, list[str]], meta: TraceMeta
 ) -> Allocations | None:
-    """Return who holds memory of the device that the recording shows most of, else of the host."""
+    """Return who holds memory of the device that the recording shows most of, else of the host.
+
+    *phase* and *module* are those of each host task, the latter with the paths of all modules.
+    """
     rows = np.flatnonzero(events.is_kind("memory"))
     changes = events.column("bytes")[rows]
     rows = rows[np.isfinite(changes) & (changes != 0)]
@@ -45,13 +50,15 @@ def find_allocations(
     rows = rows[devices == device]
     rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
     size, at = events.column("bytes")[rows], events.start_ns[rows]
-    of_row = _phases(events, host, phase, rows)
+    task = _last_tasks(events, host, rows)
+    of_row = np.append(phase, -1)[task]
     ends = pair_blocks(events.correlation[rows], size)
     part = _parts(size, of_row, ends)
     held = _sum_parts(size, part, ends)
     if device < 0 and "live_bytes" in meta.extra:
         held += _predecessors(size, part, ends, at < _zeroed_at(events))
     kept = _highest(held.sum(axis=1))
+    modules, paths = np.append(module[0], -1)[task], [*module[1], ""]
     return Allocations(
         device=device,
         start_ns=tuple(at[kept].tolist()),
@@ -59,6 +66,7 @@ def find_allocations(
         held=tuple(map(tuple, held[kept].tolist())),
         left=float(size.sum()),
         before=_before(meta, device, size, ends),
+        blocks=tuple(_blocks(size, part, ends, at, paths, modules)),
     )
 
 
@@ -100,14 +108,23 @@ def _busiest(devices: Ints) -> int:
     return int(np.bincount(found).argmax()) if len(found) else -1
 
 
-def _phases(events: Events, host: HostTasks, phase: Ints, rows: Ints) -> Ints:
-    """Return the phase of the host task that ran last on each event's thread; −1 for none."""
-    of_row = np.full(len(rows), -1, np.int64)
+def _last_tasks(events: Events, host: HostTasks, rows: Ints) -> Ints:
+    """Return the host task that ran last on each event's thread; −1 for none."""
+    task = np.full(len(rows), -1, np.int64)
     for thread, span in host.spans.items():
         mine = np.flatnonzero(events.thread[rows] == thread)
         last = np.searchsorted(host.start_ns[span], events.start_ns[rows[mine]], side="right") - 1
-        of_row[mine] = np.where(last >= 0, phase[span][np.maximum(last, 0)], -1)
-    return of_row
+        task[mine] = np.where(last >= 0, span.start + last, -1)
+    return task
+
+
+def _blocks(
+    size: Floats, part: Ints, ends: Ints, at: Ints, paths: list[str], module: Ints
+) -> Iterator[Block]:
+    """Yield the activations that came and went while events were recorded, in order of time."""
+    came = (part == MEMORY_PARTS.index("activations")) & (size > 0) & (ends >= 0)
+    for row in np.flatnonzero(came).tolist():
+        yield Block(int(at[row]), int(at[ends[row]]), float(size[row]), paths[int(module[row])])
 
 
 def _sum_parts(size: Floats, part: Ints, ends: Ints) -> Floats:

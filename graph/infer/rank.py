@@ -229,7 +229,7 @@ def infer_rank(
         phase=phase,
         module=module,
         module_names=module_names,
-        allocations=find_allocations(events, host, phase, trace.meta),
+        allocations=find_allocations(events, host, phase, (module, module_names), trace.meta),
     )
 
 

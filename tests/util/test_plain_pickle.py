@@ -12,7 +12,7 @@ import pytest
 
 from foretrace.errors import TraceError
 from foretrace.util.limits import OBJECTS
-from foretrace.util.plain_pickle import load_plain
+from foretrace.util.plain_pickle import MOST_DEPTH, load_plain
 
 PLAIN = {
     "segments": [{"address": 2**47, "blocks": [("a", 1, -2, 2.5)], "on": True, "off": None}],
@@ -90,3 +90,38 @@ def test_instructions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(TraceError, match=OBJECTS.variable):
         read(pickle.dumps(list(range(100))))
+
+
+def nested(depth: int) -> list[Any]:
+    """Return a list of so many lists, each but the last with one in it."""
+    value: list[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def test_depth_is_bounded() -> None:
+    """As many as may be, one more, and a hundred thousand, which no recursion would survive."""
+    assert read(pickle.dumps(nested(MOST_DEPTH))) == nested(MOST_DEPTH)
+    endless = b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b"."
+    for raw in (pickle.dumps(nested(MOST_DEPTH + 1)), endless):
+        with pytest.raises(TraceError, match="more than 64 deep"):
+            read(raw)
+
+
+def test_what_holds_itself_is_refused() -> None:
+    """A list that is its own entry has no depth."""
+    value: list[Any] = []
+    value.append(value)
+
+    with pytest.raises(TraceError, match="more than 64 deep"):
+        read(pickle.dumps(value))
+
+
+def test_shared_parts_are_looked_at_once() -> None:
+    """Two to the power of fifty leaves, in fifty lists."""
+    value: list[Any] = ["leaf"]
+    for _ in range(50):
+        value = [value, value]
+
+    assert len(read(pickle.dumps(value))) == 2

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-KEEPING = ("conv", "gemm", "attention", "norm", "softmax", "pool")
+KEEPING = ("conv", "gemm", "attention", "norm", "batch_norm", "softmax", "pool")
 """Operators that keep an input for backward. A ReLU's output is the next one's input."""
-MEMORY_BOUND = ("pointwise", "reduce", "norm", "copy", "layout", "softmax", "quantize")
+MEMORY_BOUND = ("pointwise", "reduce", "norm", "batch_norm", "copy", "layout", "softmax", "quantize")
 NORM_PASSES = 3
 """A norm reads its input twice and writes as much."""
 POOL = re.compile(r"(?i)max_?pool")
+BATCH_NORM = re.compile(r"(?i)(batch|instance)_?norm|(^|[\W_])bn_")
+"""Norms that take what they are given in 16 bits, as others do not."""
 INDICES = 1.5
 """Max pooling keeps its input and an 8-byte index per output, of which there are a quarter."""
 ATTENTION_TENSORS = 4
@@ -130,6 +132,7 @@ def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
     """Return each task's class: its operator's where that keeps something, else its kernel's."""
     names = graph.tasks["name"]
     of_kernel = np.where(matches(names, POOL.pattern), "pool", classes(names))
+    of_kernel = np.where(matches(names, BATCH_NORM.pattern), "batch_norm", of_kernel)
     operator = graph.tasks["operator"].to_numpy()
     if not len(graph.operators):
         return of_kernel
@@ -140,6 +143,8 @@ def _kinds(graph: Graph) -> npt.NDArray[np.str_]:
 
 
 def _operator_kind(name: str) -> str:
+    if BATCH_NORM.search(name):
+        return "batch_norm"
     return "pool" if POOL.search(name) else operator_class(name)
 
 

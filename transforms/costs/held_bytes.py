@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 
 ZEROES = re.compile(r"::_?(foreach_)?zero_$")
 """Operators that set a gradient to zero and keep its memory."""
+PRODUCT = r"::(addmm|mm|\w*convolution\w*)$"
+EMBEDDING = "|::embedding$"
 MANY = 0.5
 """Share of the gradients that are set to zero before all of them count as kept."""
 TWO_STATES = 2
+HALF = 0.5
 
 
 def parameter_bytes(graph: Graph) -> float:
@@ -42,7 +45,9 @@ def parameter_bytes(graph: Graph) -> float:
         return float(recorded + buffers)
     if gradients := _gradient_bytes(graph):
         return gradients
-    if not is_in(graph.tasks["phase"], "backward").any() and (weights := _weight_bytes(graph)):
+    if not is_in(graph.tasks["phase"], "backward").any() and (
+        weights := _weight_bytes(graph, PRODUCT + EMBEDDING)
+    ):
         return weights
     device = hardware(graph)
     if device is None or device.memory_gbps is None:
@@ -51,6 +56,12 @@ def parameter_bytes(graph: Graph) -> float:
         return find_any_update(graph).pass_ns * device.memory_gbps * STREAMING
     except TransformError:
         return 0.0
+
+
+def cast_bytes(graph: Graph) -> float:
+    """Return what autocast keeps until backward: the weights of products, once more in 16 bits."""
+    parameters = parameter_bytes(graph)
+    return HALF * min(_weight_bytes(graph, PRODUCT) or parameters, parameters)
 
 
 def optimizer_state_bytes(graph: Graph) -> float:
@@ -92,15 +103,14 @@ def _gradient_bytes(graph: Graph) -> float:
     return float(total)
 
 
-def _weight_bytes(graph: Graph) -> float:
-    """Return the bytes of the weights of a job that does not learn, by its operators' shapes."""
+def _weight_bytes(graph: Graph, named: str) -> float:
+    """Return the bytes of the weights of the forward operators *named*, by their shapes."""
     operators = graph.operators
     if not len(operators):
         return 0.0
     once = operators["step"].to_numpy() == operators["step"].to_numpy().max()
-    once &= operators["shapes"].notna().to_numpy() & matches(
-        operators["name"], r"::(addmm|mm|embedding|\w*convolution\w*)$"
-    )
+    once &= operators["shapes"].notna().to_numpy() & matches(operators["name"], named)
+    once &= ~is_in(operators["phase"], "backward")
     parents = set(operators["parent"].to_numpy()[once].tolist())
     total = 0
     for row in operators.index[once].tolist():

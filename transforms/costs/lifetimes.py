@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,14 +16,19 @@ from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import call_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from foretrace.graph.model import Graph
-    from foretrace.graph.state import ActivationChange
+    from foretrace.graph.state import ActivationChange, Block
     from foretrace.transforms.costs.activations import Activations
     from foretrace.transforms.edit.columns import Mask, Rows
 
     Floats = npt.NDArray[np.float64]
+
+
+COLUMNS = ("begin", "end", "size", "step", "kind", "module")
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Lifetimes:
     """Stays of tensors, in order of ``begin``; both ends belong to a stay.
 
     ``size`` is in bytes, ``kind`` as in `Activations`, ``module`` the path of the module that keeps
-    it, "" where it has none.
+    it, "" where it has none. They are what modules read, or, of ``are_outputs``, what they wrote.
     """
 
     begin: Rows
@@ -40,6 +45,7 @@ class Lifetimes:
     step: Rows
     kind: npt.NDArray[np.str_]
     module: npt.NDArray[np.str_]
+    are_outputs: bool = False
 
     def held(self, times: Rows) -> Floats:
         """Return the bytes on the device at each of *times*.
@@ -65,14 +71,7 @@ class Lifetimes:
 
     def where(self, chosen: Mask | Rows) -> Lifetimes:
         """Return the chosen ones."""
-        return Lifetimes(
-            self.begin[chosen],
-            self.end[chosen],
-            self.size[chosen],
-            self.step[chosen],
-            self.kind[chosen],
-            self.module[chosen],
-        )
+        return replace(self, **{name: getattr(self, name)[chosen] for name in COLUMNS})
 
 
 def find_lifetimes(graph: Graph, kept: Activations) -> Lifetimes:
@@ -99,6 +98,20 @@ def find_lifetimes(graph: Graph, kept: Activations) -> Lifetimes:
     if not is_in(graph.tasks["phase"], "backward").any():
         stays = replace(stays, end=_next_begin(stays, 1, stays.end))
     return stays
+
+
+def recorded_lifetimes(blocks: Sequence[Block]) -> Lifetimes:
+    """Return when an allocator's *blocks* lay on the device; their kinds are not known."""
+    begin, end, size, module = zip(*blocks, strict=True) if blocks else ((),) * 4
+    return Lifetimes(
+        begin=np.array(begin, np.int64),
+        end=np.array(end, np.int64),
+        size=np.array(size, np.float64),
+        step=np.zeros(len(begin), np.int64),
+        kind=np.full(len(begin), ""),
+        module=np.array(module, np.str_),
+        are_outputs=True,
+    )
 
 
 def _change(stays: Lifetimes, change: ActivationChange) -> Lifetimes:
@@ -132,15 +145,18 @@ def _park(stays: Lifetimes, ahead: int) -> tuple[Lifetimes, ...]:
 
 
 def _recompute(stays: Lifetimes, call: Rows) -> Lifetimes:
-    """Return the stays of tensors of which a checkpointed call keeps only its first, its input.
+    """Return the stays of tensors of which a checkpointed call keeps only one.
 
-    The others go when the next operator has read them, and come again, all of a call, when the
-    first of them is needed.
+    That is what it reads first, its input, or what it writes last, which others read. The others go
+    when the next operator has read them, and come again, all of a call, when the first of them is
+    needed.
     """
     key = call * (int(stays.step.max(initial=0)) + 1) + stays.step
     inner = call >= 0
-    _, first = np.unique(np.where(inner, key, -1 - np.arange(len(key))), return_index=True)
-    inner[first] = False
+    order = -1 if stays.are_outputs else 1
+    single = np.where(inner, key, -1 - np.arange(len(key)))[::order]
+    _, first = np.unique(single, return_index=True)
+    inner[::order][first] = False
     needed = np.full(int(key.max(initial=0)) + 1, np.iinfo(np.int64).max)
     np.minimum.at(needed, key[inner], stays.end[inner])
     read, again = _next_begin(stays, 1, stays.end), needed[np.maximum(key, 0)]
@@ -167,6 +183,8 @@ def _next_begin(stays: Lifetimes, ahead: int, default: Rows) -> Rows:
 
 
 def _join(*parts: Lifetimes) -> Lifetimes:
-    names = ("begin", "end", "size", "step", "kind", "module")
-    both = Lifetimes(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
+    columns: dict[str, Any] = {
+        name: np.concatenate([getattr(each, name) for each in parts]) for name in COLUMNS
+    }
+    both = replace(parts[0], **columns)
     return both.where(np.argsort(both.begin, kind="stable"))

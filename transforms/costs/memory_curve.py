@@ -14,12 +14,13 @@ import numpy as np
 from foretrace.graph.state import MEMORY_PARTS
 from foretrace.transforms.costs.activations import activations
 from foretrace.transforms.costs.held_bytes import (
+    cast_bytes,
     gradients_stay,
     optimizer_state_bytes,
     parameter_bytes,
     update_bytes,
 )
-from foretrace.transforms.costs.lifetimes import find_lifetimes
+from foretrace.transforms.costs.lifetimes import find_lifetimes, recorded_lifetimes
 from foretrace.transforms.edit.columns import is_in
 from foretrace.transforms.edit.select import has_device
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 PART = {name: at for at, name in enumerate(MEMORY_PARTS)}
 BY_SAMPLES = ("activations", "temporary", "inputs")
 """Parts that grow with the samples of a step."""
-CAST = 0.5
-"""Of the parameters' bytes: the copies in 16 bits that autocast keeps until backward."""
 RECORDED, PARTLY, SHAPES, ESTIMATE = "recorded", "partly recorded", "shapes", "estimate"
 
 
@@ -47,7 +46,9 @@ class Curve:
 
     ``source`` is "recorded" (all of it by the allocator's events), "partly recorded" (what was held
     before them is estimated), "shapes" or "estimate" (from the times of memory-bound kernels).
-    ``kept`` are the activations that what-ifs change, one by one.
+    ``kept`` are the activations that what-ifs change, one by one, ``blocks`` the same as the
+    allocator's events show them (without events, as ``kept``), ``cast`` the bytes of weights that
+    autocast would keep in 16 bits.
     """
 
     start_ns: npt.NDArray[np.int64]
@@ -55,6 +56,8 @@ class Curve:
     held: Floats
     source: str
     kept: Lifetimes
+    blocks: Lifetimes
+    cast: float
 
     @property
     def total(self) -> Floats:
@@ -72,7 +75,7 @@ class Curve:
     def after(self, state: JobState) -> Curve:
         """Return it after the what-ifs that *state* has seen."""
         held = self.held.copy()
-        cast = CAST * held[:, PART["parameters"]].max() if state.autocast else 0.0
+        cast = self.cast if state.autocast else 0.0
         shape = held[:, PART["activations"]] / max(held[:, PART["activations"]].max(), 1.0)
         held[:, PART["activations"]] *= self._kept_share(state.kept_activations)
         held[:, PART["activations"]] += cast * shape
@@ -83,10 +86,19 @@ class Curve:
         return replace(self, held=held)
 
     def _kept_share(self, changes: tuple[ActivationChange, ...]) -> Floats:
-        """Return what part of the activations *changes* leave at each moment."""
-        before, after = (each.held(self.start_ns) for each in (self.kept, self.kept.after(changes)))
-        always = np.prod([each.factor for each in changes if not each.kinds])
-        return np.where(before > 0, after / np.maximum(before, 1.0), always)
+        """Return what part of the activations *changes* leave at each moment.
+
+        Those of some kinds are reckoned by what operators keep, others by the blocks, if recorded.
+        """
+        always = float(np.prod([each.factor for each in changes if not each.kinds]))
+        share = np.ones(len(self.start_ns))
+        for stays, mine in (
+            (self.kept, tuple(each for each in changes if each.kinds)),
+            (self.blocks, tuple(each for each in changes if not each.kinds)),
+        ):
+            before, after = (each.held(self.start_ns) for each in (stays, stays.after(mine)))
+            share *= np.where(before > 0, after / np.maximum(before, 1.0), always if mine else 1.0)
+        return share
 
     def grown(self, ratio: float) -> Curve:
         """Return it with *ratio* times the samples in a step."""
@@ -145,7 +157,9 @@ def _recorded(graph: Graph, recorded: Allocations, kept: Lifetimes) -> Curve:
     if recorded.before is not None:
         held[:, PART["other"]] += room
     source = PARTLY if recorded.before is None else RECORDED
-    return Curve(np.array(recorded.start_ns), recorded.phases, held, source, kept)
+    blocks = recorded_lifetimes(recorded.blocks) if recorded.blocks else kept
+    start, phases = np.array(recorded.start_ns), recorded.phases
+    return Curve(start, phases, held, source, kept, blocks, cast_bytes(graph))
 
 
 def _estimated(graph: Graph, kept: Activations) -> Curve:
@@ -173,4 +187,5 @@ def _estimated(graph: Graph, kept: Activations) -> Curve:
         held[-1, PART["update"]] = update_bytes(graph)
     phases = ("forward",) * count + (("backward",) * count + ("optimizer",) if learns else ("",))
     has_shapes = bool(count) and bool(kept.from_shapes[last].all())
-    return Curve(times, phases, held, SHAPES if has_shapes else ESTIMATE, stays)
+    source = SHAPES if has_shapes else ESTIMATE
+    return Curve(times, phases, held, source, stays, stays, cast_bytes(graph))

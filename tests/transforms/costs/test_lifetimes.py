@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from foretrace.graph.literal import literal
-from foretrace.graph.state import ActivationChange
+from foretrace.graph.state import ActivationChange, Block
 from foretrace.transforms.costs.activations import activations
-from foretrace.transforms.costs.lifetimes import Lifetimes, find_lifetimes
+from foretrace.transforms.costs.lifetimes import Lifetimes, find_lifetimes, recorded_lifetimes
 
 MOMENTS = np.arange(8)
 
@@ -42,6 +42,22 @@ def four(steps: tuple[int, ...] = (0, 0, 0, 0)) -> Lifetimes:
 def test_what_is_held_after_a_change(change: ActivationChange, held: list[float]) -> None:
     """Sizes by kind; parked ones come one or two layers ahead; a call keeps only its input."""
     assert four().after((change,)).held(MOMENTS).tolist() == held
+
+
+def test_of_what_a_call_wrote_its_output_stays() -> None:
+    """Blocks that an allocator recorded: the last of a call is what others read."""
+    blocks = [
+        Block(begin, end, size, module)
+        for begin, end, size, module in zip(
+            range(4), range(7, 3, -1), (1.0, 2.0, 3.0, 4.0), ("", "a.x", "a.y", "b"), strict=True
+        )
+    ]
+    stays = recorded_lifetimes(blocks)
+
+    assert stays.held(MOMENTS).tolist() == [1, 3, 6, 10, 10, 6, 3, 1]
+    changed = stays.after((ActivationChange(calls=("a",)),))
+    assert changed.held(MOMENTS).tolist() == [1, 3, 6, 8, 8, 4, 3, 1]
+    assert recorded_lifetimes(()).held(MOMENTS).tolist() == [0] * 8
 
 
 def test_nothing_is_fetched_across_steps() -> None:

@@ -121,7 +121,7 @@ def test_backward_needs_them_in_reverse_order() -> None:
 
     assert found.forward.tolist() == [0, 1, 2]
     assert found.backward.tolist() == [5, 3, 4]
-    assert found.kind.tolist() == ["conv", "norm", "conv"]
+    assert found.kind.tolist() == ["conv", "batch_norm", "conv"]
     assert found.size.tolist() == [128.0, 128.0, 128.0]
 
 

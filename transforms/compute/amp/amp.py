@@ -10,7 +10,7 @@ from foretrace.graph.state import Autocast
 from foretrace.transforms.compute.amp.cpu import amp_on_host
 from foretrace.transforms.compute.amp.cuda import amp_on_device
 from foretrace.transforms.costs.attention_library import Library, find_library
-from foretrace.transforms.costs.peak_memory import keep
+from foretrace.transforms.costs.peak_memory import change_memory, keep
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import has_device
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 DTYPES = ("bf16", "fp16")
 ATTENTION = ("flash1", "flash2", "flash3", "mem_efficient")
-HALVED = ("conv", "gemm", "attention", "pool")
-"""Operators that keep 16-bit inputs for backward; fp32 norms and losses do not."""
+HALVED = ("conv", "gemm", "attention", "pool", "batch_norm")
+"""Operators that keep 16-bit inputs for backward; layer norms and losses do not."""
 
 
 def amp(graph: Graph, *, dtype: str = "bf16", attention: str | None = None) -> Graph:
@@ -70,4 +70,5 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str | None = None) -> G
         changed = rule(graph, dtype=dtype)
     changed = changed.with_state(autocast=Autocast(dtype, library.name))
     text = f"amp: matrix products and convolutions run in {dtype}"
-    return add_note(keep(changed, 0.5, *HALVED), text)
+    changed = change_memory(keep(changed, 0.5, *HALVED), 0.5, "temporary")
+    return add_note(changed, text)
