@@ -159,14 +159,16 @@ class Allocations(NamedTuple):
 class ActivationChange(NamedTuple):
     """What a what-if does to tensors that forward keeps for backward, of ``kinds`` (none: all).
 
-    Each takes ``factor`` times its bytes; ``encoded`` ones lie in full beside that while they are
-    written and read. With ``ahead`` they lie on the device only until the layer so many later runs,
-    and from so many layers before they are needed. Of ``calls``, paths of modules ("" is the whole
-    network), only the input is kept and the rest computed again.
+    Each takes ``factor`` times its bytes; so do what is made of its ``gradients``. ``encoded`` ones
+    lie in full beside that while they are written and read. With ``ahead`` they lie on the device
+    only until the layer so many later runs, and from so many layers before they are needed. Of
+    ``calls``, paths of modules ("" is the whole network), only the input is kept and the rest
+    computed again.
     """
 
     kinds: tuple[str, ...] = ()
     factor: float = 1.0
+    gradients: bool = False
     encoded: bool = False
     ahead: int | None = None
     calls: tuple[str, ...] = ()

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 
 KEEPING = ("conv", "gemm", "attention", "norm", "batch_norm", "softmax", "pool")
 """Operators that keep an input for backward. A ReLU's output is the next one's input."""
-MEMORY_BOUND = ("pointwise", "reduce", "norm", "batch_norm", "copy", "layout", "softmax", "quantize")
+MEMORY_BOUND = (
+    "pointwise",
+    "reduce",
+    "norm",
+    "batch_norm",
+    "copy",
+    "layout",
+    "softmax",
+    "quantize",
+)
 NORM_PASSES = 3
 """A norm reads its input twice and writes as much."""
 POOL = re.compile(r"(?i)max_?pool")

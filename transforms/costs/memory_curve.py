@@ -79,6 +79,8 @@ class Curve:
         shape = held[:, PART["activations"]] / max(held[:, PART["activations"]].max(), 1.0)
         held[:, PART["activations"]] *= self._kept_share(state.kept_activations)
         held[:, PART["activations"]] += cast * shape
+        narrower = tuple(each for each in state.kept_activations if each.gradients)
+        held[:, PART["temporary"]] *= self._kept_share(narrower)
         if state.gradients_stay:
             held[:, PART["gradients"]] = held[:, PART["gradients"]].max()
         for part, factor, added in state.memory_changes:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from foretrace.errors import TransformError
-from foretrace.graph.state import Autocast
+from foretrace.graph.state import ActivationChange, Autocast
 from foretrace.transforms.compute.amp.cpu import amp_on_host
 from foretrace.transforms.compute.amp.cuda import amp_on_device
 from foretrace.transforms.costs.attention_library import Library, find_library
-from foretrace.transforms.costs.peak_memory import change_memory, keep
+from foretrace.transforms.costs.peak_memory import change_activations
 from foretrace.transforms.edit.parameters import choice
 from foretrace.transforms.edit.provenance import add_note
 from foretrace.transforms.edit.select import has_device
@@ -70,5 +70,6 @@ def amp(graph: Graph, *, dtype: str = "bf16", attention: str | None = None) -> G
         changed = rule(graph, dtype=dtype)
     changed = changed.with_state(autocast=Autocast(dtype, library.name))
     text = f"amp: matrix products and convolutions run in {dtype}"
-    changed = change_memory(keep(changed, 0.5, *HALVED), 0.5, "temporary")
-    return add_note(changed, text)
+    return add_note(
+        change_activations(changed, ActivationChange(HALVED, 0.5, gradients=True)), text
+    )
