@@ -92,14 +92,19 @@ class Curve:
 
         Those of some kinds are reckoned by what operators keep, others by the blocks, if recorded.
         """
-        always = float(np.prod([each.factor for each in changes if not each.kinds]))
+        everywhere = tuple(each for each in changes if not each.kinds)
+        of_kinds = tuple(each for each in changes if each.kinds)
+        always = float(np.prod([each.factor for each in everywhere]))
         share = np.ones(len(self.start_ns))
-        for stays, mine in (
-            (self.kept, tuple(each for each in changes if each.kinds)),
-            (self.blocks, tuple(each for each in changes if not each.kinds)),
+        for stays, mine, else_ in (
+            (self.kept, of_kinds, 1.0),
+            (self.blocks, everywhere, always),
         ):
             before, after = (each.held(self.start_ns) for each in (stays, stays.after(mine)))
-            share *= np.where(before > 0, after / np.maximum(before, 1.0), always if mine else 1.0)
+            known = np.where(before > 0, np.arange(len(before)), -1)
+            last = np.maximum.accumulate(known)  # a tensor goes a little after it was needed
+            ratio = after[last] / np.maximum(before[last], 1.0)
+            share *= np.where(last >= 0, ratio, else_)
         return share
 
     def grown(self, ratio: float) -> Curve:
