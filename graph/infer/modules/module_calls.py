@@ -25,14 +25,18 @@ _NUMBERED = re.compile(r"^(?=[A-Za-z_]\w*(?:\.\w+)+$).*?\.\d+(?:\.|$)")
 """A range of a user that names a module by its path, such as ``layers.3.attn``."""
 _PYTHON = re.compile(r"^nn\.Module: \w")
 """What torch.profiler writes of each call with ``with_stack`` or ``with_modules``."""
+_SHARDED = re.compile(r"^FSDP::pre_forward(?: \(|$)")
+"""What FSDP2 does before a wrapped module runs; behind it stands the same with "post"."""
+_ROOT = "model"
 _SEQUENCE = re.compile(r"^Sequential_\d+$")
 _NUMBER = re.compile(r"_\d+$")
 
 
 class ModuleCalls(NamedTuple):
-    """Ranges of module calls: ``rows`` of events, the ``code`` of each, the path of each code."""
+    """Calls of modules: the ``rows`` of events that begin them, when each ends, its path's code."""
 
     rows: Ints
+    end_ns: Ints
     code: Ints
     paths: list[str]
 
@@ -45,19 +49,44 @@ class _Call(NamedTuple):
 
 
 def find_module_calls(events: Events) -> ModuleCalls:
-    """Return the calls of modules; ranges that name paths go before stack frames."""
+    """Return the calls of modules; ranges that name paths go before stack frames.
+
+    Where neither is there, the modules that FSDP2 wraps are known by what it does around them.
+    """
+    ends = events.start_ns + events.duration_ns
     annotations = np.flatnonzero(events.is_kind("annotation"))
     for pattern in (_OWN, _NUMBERED):
         rows = annotations[events.named(pattern, annotations)]
         if len(rows):
             used, code = np.unique(events.name[rows], return_inverse=True)
-            return ModuleCalls(rows, code, [events.names[c].lstrip("#") for c in used.tolist()])
+            paths = [events.names[c].lstrip("#") for c in used.tolist()]
+            return ModuleCalls(rows, ends[rows], code, paths)
     frames = np.flatnonzero(events.is_kind("python"))
     rows = frames[events.named(_PYTHON, frames)] if len(frames) else frames
+    if not len(rows):
+        return _sharded_calls(events, annotations[events.named(_SHARDED, annotations)], ends)
     rows = rows[np.lexsort((-events.duration_ns[rows], events.start_ns[rows], events.thread[rows]))]
     used, code = np.unique(events.name[rows], return_inverse=True)
     path = name_paths(_nest(events, rows))
-    return ModuleCalls(rows, code, [path[_short(events.names[c])] for c in used.tolist()])
+    paths = [path[_short(events.names[c])] for c in used.tolist()]
+    return ModuleCalls(rows, ends[rows], code, paths)
+
+
+def _sharded_calls(events: Events, rows: Ints, ends: Ints) -> ModuleCalls:
+    """Return the calls of wrapped modules, which end with the next "post" of their name."""
+    rows = rows[np.argsort(events.start_ns[rows], kind="stable")]
+    number = {name: code for code, name in enumerate(events.names)}
+    call_ends = ends[rows].copy()
+    used, code = np.unique(events.name[rows], return_inverse=True)
+    for place, name in enumerate(used.tolist()):
+        after = number.get(events.names[name].replace("pre", "post", 1), -1)
+        posts = np.flatnonzero(events.name == after)
+        posts = posts[np.argsort(events.start_ns[posts], kind="stable")]
+        mine = np.flatnonzero(code == place)
+        at = np.searchsorted(events.start_ns[posts], call_ends[mine])
+        call_ends[mine[at < len(posts)]] = ends[posts[at[at < len(posts)]]]
+    paths = [events.names[c].partition("(")[2].rstrip(")") or _ROOT for c in used.tolist()]
+    return ModuleCalls(rows, call_ends, code, paths)
 
 
 def _short(name: str) -> str:

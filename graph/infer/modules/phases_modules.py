@@ -63,15 +63,25 @@ def assign_modules(events: Events, host: HostTasks) -> tuple[Ints, list[str]]:
     calls = find_module_calls(events)
     module = np.full(len(host), -1, np.int64)
     if len(calls.rows):
-        _paint(module, events, host, calls.rows, calls.code)
+        _paint(module, events, host, calls.rows, calls.code, calls.end_ns)
         _assign_backward_modules(module, events, host)
     return module, calls.paths
 
 
-def _paint(label: Ints, events: Events, host: HostTasks, rows: Ints, codes: Ints) -> None:
-    """Label the host tasks inside each range; inner ranges, which begin later, win."""
+def _paint(
+    label: Ints,
+    events: Events,
+    host: HostTasks,
+    rows: Ints,
+    codes: Ints,
+    end_ns: Ints | None = None,
+) -> None:
+    """Label the host tasks inside each range; inner ranges, which begin later, win.
+
+    Ranges end with their events, or where *end_ns* says.
+    """
     start = events.start_ns[rows]
-    end = start + events.duration_ns[rows]
+    end = start + events.duration_ns[rows] if end_ns is None else end_ns
     thread = events.thread[rows]
     order = np.lexsort((-end, start, thread))
     for number, mine in host.spans.items():

@@ -73,6 +73,24 @@ def test_ranges_of_a_user_that_name_a_path_are_modules() -> None:
     assert path_of(rows) == {"layers.3.attn": "layers.3.attn"}
 
 
+def test_modules_that_fsdp_wraps_are_known_by_what_it_does_around_them() -> None:
+    """Names as torch 2.13 writes them; a call lasts from "pre" to "post", and may come again."""
+    rows = [
+        note("FSDP::pre_forward", 0, 1),
+        note("FSDP::pre_forward (layers.0)", 2, 1),
+        note("FSDP::post_forward (layers.0)", 8, 1),
+        note("FSDP::pre_forward (layers.0)", 12, 1),
+        note("FSDP::post_forward (layers.0)", 18, 1),
+        note("FSDP::post_forward", 20, 1),
+        op("aten::mm", 4, 1),
+    ]
+    events, _, _ = parsed(rows)
+    calls = find_module_calls(events)
+
+    assert [calls.paths[code] for code in calls.code] == ["model", "layers.0", "layers.0"]
+    assert (calls.end_ns - events.start_ns[calls.rows]).tolist() == [21_000, 7_000, 7_000]
+
+
 def test_public_recordings_with_stacks_have_modules() -> None:
     """What ran on the device in forward and backward is some module's."""
     for name, modules in (
