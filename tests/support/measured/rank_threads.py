@@ -32,7 +32,7 @@ def _group(store: Any, rank: int, size: int) -> Any:
     import torch
     import torch.distributed as dist
 
-    group = dist.ProcessGroup(store, rank, size)
+    group = dist.ProcessGroup(rank, size)  # with a store, older versions want options as well
     gloo = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=20))
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
     return group
