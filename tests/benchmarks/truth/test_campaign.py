@@ -37,6 +37,7 @@ JOB = DrawnJob(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a side computes on two cores")
 def test_plain_processes_know_nothing_of_the_package() -> None:
     """Base and changes are timed in turns by processes that never import foretrace."""
     code = (
