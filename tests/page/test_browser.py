@@ -73,7 +73,7 @@ def test_the_page_loads_clean(browser: Any, address: str, scheme: str) -> None:
     """Every section is there, nothing is said on the console, nothing asked of the network."""
     with opened(browser, address, color_scheme=scheme) as page:
         assert [each.get_attribute("id") for each in page.locator("section").all()] == [
-            *("headline", "timelines", "limits", "breakdown", "notes", "evidence"),
+            *("headline", "timelines", "limits", "use", "breakdown", "notes", "evidence"),
             *("sensitivity", "advice"),
         ]
         assert page.locator("h1").inner_text() == "What if: faster_kernels(speedup=2)?"

@@ -43,8 +43,8 @@ def channels_last(graph: Graph) -> Graph:
     their time and go, too. 16-bit batch norms read once where they read twice. fp32 convolutions
     without tensor cores get slower, but for 1x1 ones that run as products. Ask for it after
     `amp`, `tf32` and `device`, which decide this. On a CPU, a calibration's timings; without
-    one, what layers timed alone took: convolutions 0.85 of their time forward and 0.95 backward,
-    depthwise ones 0.4, batch norm 0.5 and 1.6, pooling 0.1 and 1.2, upsampling 0.2, group norm 1.5.
+    one, what layers timed alone took: convolutions 0.85 of their time, depthwise ones 0.4, batch
+    norm 0.58, pooling and upsampling 0.2, group norm 1.35.
     Unknown: other kernels that the library picks; without a calibration the gain of a CPU job,
     which does not follow from flops and bytes, is doubted.
     Source: kernel names; passes over memory; published timings of NHWC convolutions in fp32;

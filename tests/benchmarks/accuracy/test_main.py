@@ -202,6 +202,7 @@ def test_the_study_writes_its_page_and_its_table(
 ) -> None:
     """The command rewrites them, and the picture with a mark per pair."""
     assert accuracy.ERRORS.is_file()
+    monkeypatch.setattr(accuracy, "TRUTH", tmp_path / "truth.parquet")
     monkeypatch.setattr(accuracy, "ERRORS", tmp_path / "validated.toml")
     monkeypatch.setattr(accuracy, "PAGE", tmp_path / "accuracy.md")
     monkeypatch.setattr(accuracy, "SHORT", tmp_path / "how-far-off.md")

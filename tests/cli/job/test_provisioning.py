@@ -61,7 +61,7 @@ def test_the_cheapest_that_is_in_time(tmp_path: Path, capsys: pytest.CaptureFixt
     found = planned(capsys, arguments(tmp_path, "--steps", str(STEPS)))
     offers = rows(found, 1)
 
-    assert found["title"] == "Cheapest that ends within 45 min: 2 x one, ddp"
+    assert found["title"] == "Cheapest that ends within 45 min: 4 x one, ddp"
     assert offers["1 x one, ddp"]["time, h"] == pytest.approx(1, rel=0.01)
     assert offers["1 x one, ddp"]["in time, %"] == 0
     assert 0.5 < offers["2 x one, ddp"]["time, h"] < 0.75
