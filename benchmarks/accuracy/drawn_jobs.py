@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from benchmarks.truth.looks import count_looks
 from benchmarks.truth.score import as_text, figures, score, sets
 from benchmarks.truth.ways import WAYS
 
@@ -58,7 +59,8 @@ def drawn_section(table: DataFrame | None) -> list[str]:
 
 
 def _sentence(name: str, part: DataFrame) -> str:
-    kind = "tuned on" if name == "tuned" else "held-out architectures (looked at once)"
+    held_out = f"held-out architectures (looks so far: {count_looks()})"
+    kind = "tuned on" if name == "tuned" else held_out
     said = ", ".join(_of_each_way(part))
     jobs, architectures = part["name"].nunique(), part["architecture"].nunique()
     return (

@@ -9,14 +9,13 @@ which notes the date in ``looks.tsv``.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.truth.campaign import STAGES, forget, measure, touch_memory
+from benchmarks.truth.looks import LOOKS, note_look
 from benchmarks.truth.plain_plan import seconds_of
 from benchmarks.truth.predictions import make_table
 from benchmarks.truth.score import as_text, score
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from benchmarks.truth.spec import DrawnJob
 
-LOOKS = Path(__file__).with_name("looks.tsv")
 TABLE = "truth.parquet"
 
 
@@ -77,17 +75,6 @@ def chosen(jobs: Sequence[DrawnJob], names: Sequence[str]) -> list[DrawnJob]:
         places[job.name] = (counts.get(job.family, 0) + 0.5) / total
         counts[job.family] = counts.get(job.family, 0) + 1
     return sorted(wanted, key=lambda job: (places[job.name], job.name))
-
-
-def note_look(log: Path, folder: Path, why: str) -> None:
-    """Write down that held-out predictions were looked at, when, and at which commit."""
-    git = ["git", "-C", str(log.parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    is_new = not log.exists()
-    with log.open("a", encoding="utf-8") as lines:
-        if is_new:
-            lines.write("date\tcommit\tfolder\twhy\n")
-        lines.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC\t{commit}\t{folder.name}\t{why}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
