@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from foretrace.graph.model import Graph
     from foretrace.transforms.costs.memory_curve import Curve
     from foretrace.transforms.costs.peak_memory import Memory
+    from foretrace.transforms.costs.sequence_length import Sequence
     from foretrace.transforms.scenario import ScenarioLike
 
 MOST_TIMES = 2.0**20
@@ -117,6 +118,7 @@ def report_memory(
     steps = [(), *((each,) for each in scenario)]
     if len(scenario) > 1:
         steps.append(tuple(scenario))
+    sequence = find_sequence(graph)
     variants, refused = [], []
     for step in steps:
         try:
@@ -124,7 +126,7 @@ def report_memory(
         except TransformError as error:
             refused.append((" + ".join(map(str, step)), str(error)))
             continue
-        variants.append(_variant(graph, curve, step, changed, capacity))
+        variants.append(_variant(curve, step, changed, sequence, capacity))
     allocator = graph.meta.extra.get("memory") or {}
     return MemoryReport(
         source=graph.meta.source,
@@ -147,7 +149,11 @@ def _capacity_of(name: str) -> float:
 
 
 def _variant(
-    graph: Graph, curve: Curve, step: tuple[object, ...], changed: Graph, capacity: float | None
+    curve: Curve,
+    step: tuple[object, ...],
+    changed: Graph,
+    sequence: Sequence | None,
+    capacity: float | None,
 ) -> Variant:
     room = capacity_bytes(changed) if capacity is None else capacity
     after = curve.after(changed.state)
@@ -155,7 +161,6 @@ def _variant(
     if room is not None:
         size = changed.meta.batch_size
         rooms.append(Room("batch", size, _largest(after.grown, room)))
-        sequence = find_sequence(graph)
         if sequence is not None:
             longer = _longer(after, sequence.squared)
             rooms.append(Room("sequence", sequence.length, _largest(longer, room)))
