@@ -15,7 +15,7 @@ import pytest
 from benchmarks.truth import __main__ as command
 from benchmarks.truth import campaign
 from benchmarks.truth.campaign import Visit, cores_of, forget, measure, plain_environment
-from benchmarks.truth.looks import count_looks
+from benchmarks.truth.looks import count_looks, note_look
 from benchmarks.truth.recorded import script_of
 from benchmarks.truth.spec import DrawnJob, Sizes, read_jobs, to_json
 from foretrace.tracer.job import load_job
@@ -149,8 +149,8 @@ def test_one_thread_gets_one_core() -> None:
 def test_looks_are_written_down(tmp_path: Path) -> None:
     """Every look at held-out predictions leaves a line with the date and the reason."""
     log = tmp_path / "looks.tsv"
-    command.note_look(log, tmp_path / "quiet", "the end")
-    command.note_look(log, tmp_path / "quiet", "a new third")
+    note_look(log, tmp_path / "quiet", "the end")
+    note_look(log, tmp_path / "quiet", "a new third")
     assert count_looks(log) == 2
     assert count_looks(tmp_path / "none.tsv") == 0
     head, first, second = log.read_text().splitlines()
